@@ -1,7 +1,7 @@
-//! What a connector holds and how fast it hands on: the real program, a fake Telegram before it and gateways behind it.
+//! Capacity and throughput of a connector: the real program between a fake Telegram and fake gateways.
 //!
-//! `cargo bench --bench connector` prints a table; figures and their conditions are kept in docs/performance.md. Every
-//! delivery is on disk before the platform is told, and gone from it when it is acknowledged.
+//! `cargo bench --bench connector` prints a table; results and their conditions are in docs/performance.md. Every event is
+//! on disk before the platform gets its acknowledgement, and deleted after the gateway's acknowledgement.
 
 #![allow(clippy::expect_used, reason = "a benchmark that cannot go on stops")]
 
@@ -14,20 +14,20 @@ use std::time::{Duration, Instant};
 
 use petasos_connector::DATABASE;
 use petasos_core::{Millis, Platform};
-use petasos_fakes::Keep;
-use petasos_fakes::crowd::Crowd;
+use petasos_fakes::Retention;
 use petasos_fakes::model::{Answer, Model};
+use petasos_fakes::relay::Fleet;
 use petasos_fakes::relay::fresh_token;
 use petasos_fakes::telegram::{Incoming, Telegram};
 use petasos_store::Store;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use tempfile::TempDir;
 
-const PATIENCE: Duration = Duration::from_secs(60);
-/// Who writes to the first instance, the second, …
+const TIMEOUT: Duration = Duration::from_secs(60);
+/// Author of messages to the first instance; the others follow.
 const FIRST: i64 = 1000;
 
-struct Front {
+struct ConnectorFixture {
     telegram: Telegram,
     _home: TempDir,
     child: Child,
@@ -36,7 +36,7 @@ struct Front {
 }
 
 fn main() {
-    // `cargo test --benches` builds and runs us; there is nothing to measure then.
+    // `cargo test --benches` also runs this binary; it must do nothing then.
     if !std::env::args().any(|arg| arg == "--bench") {
         return;
     }
@@ -57,71 +57,72 @@ fn main() {
     }
 }
 
-/// Gateways that are connected and have nothing to do.
+/// Connected gateways without traffic.
 fn idle(gateways: usize) {
     let limit = getrlimit(Resource::Nofile);
     setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, ..limit })
         .expect("as many files as there may be");
-    let front = Front::start(gateways);
-    let before = rss(front.child.id());
+    let fixture = ConnectorFixture::start(gateways);
+    let before = rss(fixture.child.id());
     let started = Instant::now();
-    let crowd = front.crowd();
+    let crowd = fixture.crowd();
     let took = started.elapsed();
-    // Everybody has been asked whether they live, once.
+    // Covers one health check of every gateway.
     std::thread::sleep(Duration::from_secs(17));
     row("RSS of a connector without gateways", &mb(before));
-    row(&format!("RSS with {gateways} connected idle gateways"), &mb(rss(front.child.id())));
+    row(&format!("RSS with {gateways} connected idle gateways"), &mb(rss(fixture.child.id())));
     row(&format!("{gateways} gateways connected within"), &ms(took));
     drop(crowd);
 }
 
-/// As fast as it goes, from the platform to the gateways.
+/// Maximum throughput from the platform to the gateways.
 fn throughput(instances: usize, events: usize) {
-    let front = Front::start(instances);
-    let crowd = front.crowd();
+    let fixture = ConnectorFixture::start(instances);
+    let crowd = fixture.crowd();
     let texts: Vec<_> =
         (0..events).map(|at| Incoming::text(author(at, instances), author(at, instances), "hello")).collect();
     let started = Instant::now();
-    front.telegram.push_many(texts);
+    fixture.telegram.push_many(texts);
     for at in 0..events {
-        crowd.next(PATIENCE).unwrap_or_else(|| panic!("{at} of {events} came"));
+        crowd.next(TIMEOUT).unwrap_or_else(|| panic!("{at} of {events} came"));
     }
     let rate = f64::from(u32::try_from(events).unwrap_or(u32::MAX)) / started.elapsed().as_secs_f64();
     row(&format!("durable deliveries per second, {instances} instances"), &format!("{rate:.0}"));
 }
 
-/// 500 a second, evenly.
+/// Latency at 500 events per second.
 fn latency(instances: usize, events: usize) {
     const EVERY: Duration = Duration::from_millis(2);
-    let front = Front::start(instances);
-    let crowd = front.crowd();
+    let fixture = ConnectorFixture::start(instances);
+    let crowd = fixture.crowd();
     let mut sent = Vec::with_capacity(events);
     let started = Instant::now();
     for at in 0..events {
         let due = started + EVERY * u32::try_from(at).unwrap_or(u32::MAX);
         std::thread::sleep(due.saturating_duration_since(Instant::now()));
         sent.push(Instant::now());
-        front.telegram.push_text(author(at, instances), author(at, instances), at.to_string());
+        fixture.telegram.push_text(author(at, instances), author(at, instances), at.to_string());
     }
     let mut taken: Vec<_> = (0..events)
         .map(|_| {
-            let told = crowd.next(PATIENCE).expect("all of them come");
-            let at: usize = told.text.parse().expect("a number");
-            told.at.duration_since(sent[at])
+            let delivered = crowd.next(TIMEOUT).expect("all of them come");
+            let at: usize = delivered.text.parse().expect("a number");
+            delivered.at.duration_since(sent[at])
         })
         .collect();
     taken.sort_unstable();
-    let (middle, last) = (taken[events / 2], taken[events * 99 / 100]);
+    let middle = taken[events / 2];
+    let last = taken[events * 99 / 100];
     row("delivery at 500 per second, p50 / p99", &format!("{} / {}", ms(middle), ms(last)));
 }
 
-/// From the start of a gateway for which something waits to its question to the model.
+/// From the start of a gateway with waiting events to its first model call.
 fn wake(rounds: usize) {
-    let front = Front::start(1);
+    let fixture = ConnectorFixture::start(1);
     let model = Model::start().expect("fake model");
     let (asked, questions) = mpsc::channel();
     model.respond(move |_| {
-        // The benchmark may be over.
+        // The receiver is gone when the benchmark ends.
         let _ = asked.send(Instant::now());
         Answer::text("A short answer.")
     });
@@ -130,21 +131,21 @@ fn wake(rounds: usize) {
         "model:\n  default: fake\n  provider: custom\n  base_url: {}/v1\n  api_key: sk-bench\nweb:\n  enabled: false\n\
          gateway:\n  relay_url: http://{}\n  relay_platforms: [telegram]\n  relay_id: gw-0\n  relay_secret: {}\n",
         model.url(),
-        front.address,
-        front.secrets[0],
+        fixture.address,
+        fixture.secrets[0],
     );
     std::fs::write(home.path().join("config.yaml"), config).expect("config");
     let mut taken = vec![];
     for round in 0..rounds {
-        front.telegram.push_text(FIRST, FIRST, format!("question {round}"));
-        let kept = front.telegram.wait_until(PATIENCE, |world| (world.pending_updates() == 0).then_some(()));
+        fixture.telegram.push_text(FIRST, FIRST, format!("question {round}"));
+        let kept = fixture.telegram.wait_until(TIMEOUT, |world| (world.pending_updates() == 0).then_some(()));
         kept.expect("it is kept");
         let started = Instant::now();
         let mut gateway =
             petasos(home.path(), &["run", "--quiet"]).stdout(Stdio::null()).spawn().expect("petasos starts");
-        taken.push(questions.recv_timeout(PATIENCE).expect("a question").duration_since(started));
+        taken.push(questions.recv_timeout(TIMEOUT).expect("a question").duration_since(started));
         let shown =
-            front.telegram.wait_until(PATIENCE, |world| (world.texts(FIRST).len() > round).then_some(()));
+            fixture.telegram.wait_until(TIMEOUT, |world| (world.texts(FIRST).len() > round).then_some(()));
         shown.expect("an answer");
         Command::new("kill").arg(gateway.id().to_string()).status().expect("kill");
         gateway.wait().expect("ends");
@@ -154,16 +155,16 @@ fn wake(rounds: usize) {
     row(&format!("the same, slowest of {rounds}"), &ms(taken[rounds - 1]));
 }
 
-/// Everybody in turn.
+/// Assigns messages to authors in turn.
 fn author(at: usize, instances: usize) -> i64 {
     FIRST + i64::try_from(at % instances).unwrap_or_default()
 }
 
-impl Front {
-    /// A connector with so many gateways, each of an instance and an author of its own.
+impl ConnectorFixture {
+    /// A connector with `gateways` gateways, each with its own instance and author.
     fn start(gateways: usize) -> Self {
         let telegram = Telegram::start().expect("fake telegram");
-        telegram.record(Keep::Last(64));
+        telegram.set_retention(Retention::Last(64));
         let home = TempDir::new().expect("a home");
         let config = format!(
             "connector:\n  listen: 127.0.0.1:0\n  platforms:\n    telegram:\n      token: \"123:abc\"\n      \
@@ -197,14 +198,14 @@ impl Front {
         Self { telegram, _home: home, child, address, secrets }
     }
 
-    fn crowd(&self) -> Crowd {
+    fn crowd(&self) -> Fleet {
         let bearers = self.secrets.iter().enumerate();
         let bearers = bearers.map(|(at, secret)| fresh_token(&format!("gw-{at}"), secret)).collect();
-        Crowd::dial(self.address, bearers, "telegram", "123").expect("all of them are let in")
+        Fleet::dial(self.address, bearers, "telegram", "123").expect("all of them are let in")
     }
 }
 
-impl Drop for Front {
+impl Drop for ConnectorFixture {
     fn drop(&mut self) {
         let _ = self.child.kill();
         let _ = self.child.wait();

@@ -1,12 +1,11 @@
-//! End-to-end benchmark: the real program against fake servers on loopback, with a model that answers at once.
+//! End-to-end benchmark: the real program with fake servers on loopback, and a model that answers at once.
 //!
-//! `cargo bench --bench gateway [-- CASE...]` prints a table; figures and their conditions are kept in
-//! docs/performance.md. Durable commits are included in every figure. The case `stored` has goals: they are printed as
-//! `ok` or `MISSED`, and a missed one makes the exit code 1. PETASOS_STORED_CHATS and PETASOS_STORED_QUIET_SECONDS make it
-//! smaller.
+//! `cargo bench --bench gateway [-- WORKLOAD...]` prints a table; results and their conditions are in docs/performance.md.
+//! Every figure includes durable commits. The workload `stored` has goals, printed as `ok` or `MISSED`; a missed goal makes
+//! the exit code 1. PETASOS_STORED_CHATS and PETASOS_STORED_QUIET_SECONDS make it smaller.
 //!
-//! `cargo bench --bench gateway -- --compare OLD_BINARY [--rounds N] [CASE...]` runs the program just built and
-//! `OLD_BINARY` in turn and prints the ratio new/old of every figure with its spread. Goals are not judged then.
+//! `cargo bench --bench gateway -- --compare OLD_BINARY [--rounds N] [WORKLOAD...]` alternates the program just built with
+//! `OLD_BINARY`, and prints the ratio new/old of every figure with its spread. Goals are not checked.
 
 #![allow(clippy::expect_used, reason = "a benchmark that cannot go on stops")]
 
@@ -20,16 +19,16 @@ mod compare;
 mod figure;
 #[path = "../crates/store/tests/store/fill.rs"]
 mod fill;
+#[path = "gateway/fixture.rs"]
+mod fixture;
 #[path = "gateway/goal.rs"]
 mod goal;
-#[path = "gateway/life.rs"]
-mod life;
+#[path = "gateway/lifecycle.rs"]
+mod lifecycle;
 #[path = "gateway/process.rs"]
 mod process;
 #[path = "gateway/ratio.rs"]
 mod ratio;
-#[path = "gateway/rig.rs"]
-mod rig;
 #[path = "gateway/stored.rs"]
 mod stored;
 #[path = "gateway/tools.rs"]
@@ -41,30 +40,30 @@ use std::path::Path;
 use std::process::ExitCode;
 use std::time::Duration;
 
-use arguments::{Arguments, Run};
+use arguments::{BenchArguments, RunMode};
 use figure::Figure;
 
-const PATIENCE: Duration = Duration::from_secs(60);
+const TIMEOUT: Duration = Duration::from_secs(60);
 
-/// One benchmark: what selects it, and its workload.
-struct Case {
+/// A workload and the name that selects it.
+struct Workload {
     name: &'static str,
     measure: fn(program: &Path, load: &Load) -> Vec<Figure>,
 }
 
-const CASES: &[Case] = &[
-    Case { name: "start", measure: life::starts },
-    Case { name: "drain", measure: life::drains },
-    Case { name: "latency", measure: turns::latency },
-    Case { name: "long", measure: turns::long },
-    Case { name: "throughput", measure: turns::throughput },
-    Case { name: "sessions", measure: turns::sessions },
-    Case { name: "tools", measure: tools::measure },
-    Case { name: "api", measure: api::measure },
-    Case { name: stored::NAME, measure: stored::measure },
+const WORKLOADS: &[Workload] = &[
+    Workload { name: "start", measure: lifecycle::starts },
+    Workload { name: "drain", measure: lifecycle::drains },
+    Workload { name: "latency", measure: turns::latency },
+    Workload { name: "long", measure: turns::long },
+    Workload { name: "throughput", measure: turns::throughput },
+    Workload { name: "sessions", measure: turns::sessions },
+    Workload { name: "tools", measure: tools::measure },
+    Workload { name: "api", measure: api::measure },
+    Workload { name: stored::NAME, measure: stored::measure },
 ];
 
-/// How often each workload repeats its unit.
+/// Repetitions per workload.
 struct Load {
     starts: usize,
     drains: usize,
@@ -76,7 +75,7 @@ struct Load {
 }
 
 impl Load {
-    /// One run that gives absolute figures.
+    /// A single run with absolute figures.
     const FULL: Self = Self {
         starts: 15,
         drains: 100,
@@ -86,7 +85,7 @@ impl Load {
         api_turns: 1000,
         api_crowd_turns: 12_000,
     };
-    /// One round of a comparison: shorter, because the rounds repeat it.
+    /// One round of a comparison, shortened because rounds repeat.
     const ROUND: Self = Self {
         starts: 5,
         drains: 30,
@@ -99,12 +98,13 @@ impl Load {
 }
 
 fn main() -> ExitCode {
-    // `cargo test --benches` builds and runs us; there is nothing to measure then.
+    // `cargo test --benches` also runs this binary; it must do nothing then.
     if !std::env::args().any(|argument| argument == "--bench") {
         return ExitCode::SUCCESS;
     }
-    let parsed = Arguments::parse(std::env::args().skip(1)).and_then(|it| Ok((selected(&it.cases)?, it.run)));
-    let (cases, run) = match parsed {
+    let parsed =
+        BenchArguments::parse(std::env::args().skip(1)).and_then(|it| Ok((selected(&it.workloads)?, it.run)));
+    let (workloads, run) = match parsed {
         Ok(parsed) => parsed,
         Err(reason) => {
             eprintln!("{reason}");
@@ -113,43 +113,44 @@ fn main() -> ExitCode {
     };
     let built = Path::new(env!("CARGO_BIN_EXE_petasos"));
     match run {
-        Run::Once => once(built, &cases),
-        Run::Compare { old, rounds } => {
-            compare::run(built, &old, rounds, &cases);
+        RunMode::Once => once(built, &workloads),
+        RunMode::Compare { old, rounds } => {
+            compare::run(built, &old, rounds, &workloads);
             ExitCode::SUCCESS
         }
     }
 }
 
-/// The cases whose name contains one of the words; all of them without a word.
-fn selected(words: &[String]) -> Result<Vec<&'static Case>, String> {
-    let wanted =
-        |case: &&Case| words.is_empty() || words.iter().any(|word| case.name.contains(word.as_str()));
-    let cases: Vec<_> = CASES.iter().filter(wanted).collect();
-    if cases.is_empty() {
-        let names: Vec<_> = CASES.iter().map(|case| case.name).collect();
-        return Err(format!("no such case; there are: {}", names.join(", ")));
+/// Workloads whose name contains one of the words; all without words.
+fn selected(words: &[String]) -> Result<Vec<&'static Workload>, String> {
+    let wanted = |workload: &&Workload| {
+        words.is_empty() || words.iter().any(|word| workload.name.contains(word.as_str()))
+    };
+    let workloads: Vec<_> = WORKLOADS.iter().filter(wanted).collect();
+    if workloads.is_empty() {
+        let names: Vec<_> = WORKLOADS.iter().map(|workload| workload.name).collect();
+        return Err(format!("no such workload; there are: {}", names.join(", ")));
     }
-    Ok(cases)
+    Ok(workloads)
 }
 
-fn once(program: &Path, cases: &[&Case]) -> ExitCode {
+fn once(program: &Path, workloads: &[&Workload]) -> ExitCode {
     println!("| measure | result |\n|---|---|");
     let mut all_met = true;
-    for case in cases {
-        let figures = (case.measure)(program, &Load::FULL);
+    for workload in workloads {
+        let figures = (workload.measure)(program, &Load::FULL);
         for figure in &figures {
             println!("| {} | {} |", figure.name, figure.shown());
         }
-        if case.name == stored::NAME {
-            all_met &= judge(&figures);
+        if workload.name == stored::NAME {
+            all_met &= check_goals(&figures);
         }
     }
     if all_met { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
 
 /// Prints the goals of the large home. `false`: one was missed.
-fn judge(figures: &[Figure]) -> bool {
+fn check_goals(figures: &[Figure]) -> bool {
     let values: Vec<_> = figures.iter().map(|figure| figure.value).collect();
     let judged = goal::judge(&values);
     for it in &judged {

@@ -1,4 +1,4 @@
-//! Petasos: wiring, signals, and the commands that start something. Everything it does is done by the crates below.
+//! The `petasos` binary: wiring, signals, and the commands that start a gateway or a connector.
 
 mod commands;
 mod serve;
@@ -14,13 +14,13 @@ use petasos_cli::{failure, logs};
 
 fn main() -> ExitCode {
     let arguments = Arguments::parse();
-    let form = if arguments.json { failure::Form::Json } else { failure::Form::Text };
+    let form = if arguments.json { failure::OutputFormat::Json } else { failure::OutputFormat::Text };
     let done = commands::run(arguments);
     logs::flush();
     match done {
         Ok(code) => code,
         Err(failure) => {
-            failure.tell(form);
+            failure.report(form);
             failure.exit_code()
         }
     }

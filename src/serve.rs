@@ -1,4 +1,4 @@
-//! A gateway and its two doors (web page on TCP, control socket) as one thing that starts and stops.
+//! Starts and stops a gateway together with its web listener and its control socket.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -7,15 +7,15 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use petasos_cli::backup;
-use petasos_cli::failure::{Failure, WRITABLE};
+use petasos_cli::failure::{Failure, WRITABLE_ADVICE};
 use petasos_cli::lock::Lock;
 use petasos_cli::socket;
 use petasos_config::Home;
 use petasos_core::lifecycle::State;
 use petasos_gateway::home::api_key;
 use petasos_gateway::home::pid::{self, PidFile};
-use petasos_gateway::home::{Durable, process::Record, state};
-use petasos_gateway::{End, Handle, Running, StartError, clock};
+use petasos_gateway::home::{Durable, process::ProcessRecord, state};
+use petasos_gateway::{ExitInfo, Handle, RunningGateway, StartError, clock};
 use petasos_web::{ApiKey, ApiOptions, Scope};
 use tokio::net::{TcpListener, UnixStream};
 use tokio::sync::watch;
@@ -23,37 +23,37 @@ use tokio::task::JoinHandle;
 
 use crate::wire::{Listen, Wired, api::DEFAULT};
 
-/// A started gateway. Dropping it without `wait` leaves everything to the next start's recovery.
+/// A started gateway. Dropping it without `wait` leaves open work to the recovery of the next start.
 #[derive(Debug)]
-pub(crate) struct Serving {
+pub(crate) struct RunningPetasos {
     pub(crate) handle: Handle,
-    /// The page's address, without a token.
     pub(crate) url: Option<String>,
     pub(crate) socket: PathBuf,
-    running: Running,
-    doors: Vec<JoinHandle<io::Result<()>>>,
+    running: RunningGateway,
+    listeners: Vec<JoinHandle<io::Result<()>>>,
     close: watch::Sender<bool>,
     pid: PidFile,
-    /// Held until the very end: the next process must find a closed database.
+    /// Held until the end: the next process must find a closed database.
     _lock: Lock,
 }
 
-/// Whoever has configured no key for the API finds one in the home.
-fn with_keys(home: &Home, mut options: ApiOptions) -> Result<ApiOptions, Failure> {
+/// Adds the API key of the home if none is configured.
+fn with_api_key(home: &Home, mut options: ApiOptions) -> Result<ApiOptions, Failure> {
     if options.keys.is_empty() {
-        let secret = api_key::read_or_make(home.path()).map_err(|error| {
-            Failure::new(format!("{}: {error}", api_key::path(home.path()).display())).next(WRITABLE)
+        let secret = api_key::read_or_create(home.path()).map_err(|error| {
+            Failure::new(format!("{}: {error}", api_key::path(home.path()).display())).next(WRITABLE_ADVICE)
         })?;
-        let (name, scopes) = (DEFAULT.to_owned(), Scope::ALL.into());
+        let name = DEFAULT.to_owned();
+        let scopes = Scope::ALL.into();
         options.keys.push(ApiKey { name, secret, scopes, per_minute: None });
     }
     Ok(options)
 }
 
-/// Whoever looks at the status file shall see why there is no gateway.
-pub(crate) fn tell_unstartable(home: &Home, failure: &Failure) {
-    let published = state::Published {
-        record: Record::of_this_process(),
+/// Records in the state file why the start failed.
+pub(crate) fn record_start_failure(home: &Home, failure: &Failure) {
+    let published = state::StateFile {
+        record: ProcessRecord::of_this_process(),
         state: State::StartupFailed,
         exit_reason: Some(failure.to_string()),
         restart_requested: false,
@@ -64,79 +64,82 @@ pub(crate) fn tell_unstartable(home: &Home, failure: &Failure) {
         updated_at: clock::now(),
     };
     if let Err(error) = state::write(home.path(), &published, Durable::Synced) {
-        tracing::warn!(%error, "gateway_state.json cannot be written");
+        tracing::warn!(%error, "cannot write gateway_state.json");
     }
 }
 
-pub(crate) async fn start(home: &Home, wired: Wired, mut lock: Lock) -> Result<Serving, Failure> {
-    // First what can fail for reasons outside: nothing has been promised yet.
+pub(crate) async fn start(home: &Home, wired: Wired, mut lock: Lock) -> Result<RunningPetasos, Failure> {
+    // First the steps that can fail for external reasons: no message has been accepted yet.
     let listener = match &wired.listen {
         Some(listen) => Some(bind(listen).await?),
         None => None,
     };
-    let api = wired.api.map(|options| with_keys(home, options)).transpose()?;
-    let socket = socket::place(home.path(), |name| std::env::var_os(name));
-    socket::prepare(&socket)
-        .map_err(|error| Failure::new(format!("no place for the control socket: {error}")))?;
+    let api = wired.api.map(|options| with_api_key(home, options)).transpose()?;
+    let socket = socket::path_for(home.path(), |name| std::env::var_os(name));
+    socket::create_directory(&socket).map_err(|error| {
+        Failure::new(format!("the directory of the control socket cannot be created: {error}"))
+    })?;
     workspace(&wired.gateway.settings.workspace)?;
-    let pid = pid::claim(home.path())
-        .map_err(|error| Failure::new(format!("gateway.pid cannot be written: {error}")).next(WRITABLE))?;
-    let (handle, running) = petasos_gateway::start(wired.gateway).await.map_err(not_started)?;
-    let leaving = {
+    let pid = pid::claim(home.path()).map_err(|error| {
+        Failure::new(format!("gateway.pid cannot be written: {error}")).next(WRITABLE_ADVICE)
+    })?;
+    let (handle, running) = petasos_gateway::start(wired.gateway).await.map_err(start_failure)?;
+    let shutdown = {
         let handle = handle.clone();
-        async move { handle.leaving().await }
+        async move { handle.shutdown_started().await }
     };
-    tokio::spawn(backup::schedule::run(leaving, home.clone(), wired.backup));
+    tokio::spawn(backup::schedule::run(shutdown, home.clone(), wired.backup));
     let (close, closing) = watch::channel(false);
-    let mut doors = Vec::new();
+    let mut listeners = Vec::new();
     let mut url = None;
     if let (Some((listener, address)), Some(listen)) = (listener, &wired.listen) {
         url = Some(address_of(listen, address));
         let hosts = vec![listen.host.clone()];
-        let options = petasos_web::Options { hosts, doors: wired.doors, api, pageless: wired.pageless };
+        let options =
+            petasos_web::PublicOptions { hosts, credentials: wired.doors, api, pageless: wired.pageless };
         let router = petasos_web::public(handle.clone(), options);
-        doors.push(tokio::spawn(petasos_web::serve_tcp(listener, router, closed(closing.clone()))));
+        listeners.push(tokio::spawn(petasos_web::serve_tcp(listener, router, until_closed(closing.clone()))));
     }
     let control = tokio::spawn({
-        let (socket, router) = (socket.clone(), petasos_web::control(handle.clone()));
-        async move { petasos_web::serve_unix(socket, router, closed(closing)).await }
+        let socket = socket.clone();
+        let router = petasos_web::control(handle.clone());
+        async move { petasos_web::serve_unix(socket, router, until_closed(closing)).await }
     });
-    doors.push(answering(&socket, control).await?);
-    if let Err(error) = lock.announce(&socket, url.as_deref()) {
-        tracing::warn!(%error, "gateway.lock does not say where the gateway is");
+    listeners.push(wait_for_socket(&socket, control).await?);
+    if let Err(error) = lock.publish_endpoints(&socket, url.as_deref()) {
+        tracing::warn!(%error, "cannot publish the addresses in gateway.lock");
     }
-    Ok(Serving { handle, url, socket, running, doors, close, pid, _lock: lock })
+    Ok(RunningPetasos { handle, url, socket, running, listeners, close, pid, _lock: lock })
 }
 
-impl Serving {
-    /// Resolves when everything has stopped, for whatever reason.
-    pub(crate) async fn wait(self) -> End {
-        let Self { handle, running, doors, close, pid, _lock, .. } = self;
+impl RunningPetasos {
+    pub(crate) async fn wait(self) -> ExitInfo {
+        let Self { handle, running, listeners, close, pid, _lock, .. } = self;
         let closing = {
             let handle = handle.clone();
             async move {
                 handle.stopped().await;
                 close.send_replace(true);
                 drop(handle);
-                for door in doors {
-                    if let Ok(Err(error)) = door.await {
-                        tracing::warn!(%error, "a door closed badly");
+                for listener in listeners {
+                    if let Ok(Err(error)) = listener.await {
+                        tracing::warn!(%error, "listener failed while closing");
                     }
                 }
             }
         };
         drop(handle);
-        let (end, ()) = tokio::join!(running.wait(), closing);
+        let (exit, ()) = tokio::join!(running.wait(), closing);
         if let Err(error) = pid.remove() {
-            tracing::warn!(%error, "gateway.pid stays");
+            tracing::warn!(%error, "cannot remove gateway.pid");
         }
-        end
+        exit
     }
 }
 
-async fn closed(mut closing: watch::Receiver<bool>) {
-    // A sender that is gone has nothing left to serve either.
-    let _ = closing.wait_for(|closed| *closed).await;
+async fn until_closed(mut closing: watch::Receiver<bool>) {
+    // A dropped sender counts as closed.
+    let _ = closing.wait_for(|until_closed| *until_closed).await;
 }
 
 async fn bind(listen: &Listen) -> Result<(TcpListener, SocketAddr), Failure> {
@@ -146,14 +149,13 @@ async fn bind(listen: &Listen) -> Result<(TcpListener, SocketAddr), Failure> {
     bound.map_err(|error| match error.kind() {
         io::ErrorKind::AddrInUse => {
             Failure::new(format!("port {port} on {host} is in use by another program"))
-                .next("stop it, or choose another port: web.port in config.yaml, or API_SERVER_PORT")
+                .next("stop that program, or set another port: web.port in config.yaml, or API_SERVER_PORT")
         }
         _ => Failure::new(format!("{host}:{port} cannot be listened on: {error}"))
             .next("check web.host and web.port (petasos config explain web.host)"),
     })
 }
 
-/// The address to type into a browser on this machine.
 fn address_of(listen: &Listen, address: SocketAddr) -> String {
     let host = match address.ip() {
         ip if ip.is_unspecified() => "127.0.0.1".to_owned(),
@@ -166,20 +168,22 @@ fn address_of(listen: &Listen, address: SocketAddr) -> String {
 fn workspace(path: &Path) -> Result<(), Failure> {
     std::fs::create_dir_all(path).map_err(|error| {
         Failure::new(format!("the workspace {} cannot be created: {error}", path.display()))
-            .next("set agent.workspace to a directory you may write to")
+            .next("set agent.workspace to a writable directory")
     })
 }
 
-fn not_started(error: StartError) -> Failure {
+fn start_failure(error: StartError) -> Failure {
     match error {
-        StartError::Model(_) => Failure::configuration(error.to_string()).next("see model in config.yaml"),
+        StartError::Model(_) => {
+            Failure::configuration(error.to_string()).next("check the section model in config.yaml")
+        }
         StartError::Open(error) => error.into(),
-        StartError::Gateway(_) => Failure::new(error.to_string()).next("petasos doctor looks for the reason"),
+        StartError::Gateway(_) => Failure::new(error.to_string()).next("petasos doctor checks for the cause"),
     }
 }
 
-/// Waits until companions can connect, so that whoever is told of the start can rely on it.
-async fn answering(
+/// Waits until clients can connect, before the start is announced.
+async fn wait_for_socket(
     socket: &Path,
     control: JoinHandle<io::Result<()>>,
 ) -> Result<JoinHandle<io::Result<()>>, Failure> {

@@ -1,4 +1,4 @@
-//! What the operating system asks of us.
+//! Operating system signals.
 
 use std::io;
 
@@ -14,11 +14,10 @@ pub(crate) struct Signals {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Signal {
-    /// A person at the keyboard.
     Interrupt,
     Terminate,
     Hangup,
-    /// `SIGUSR1`: start anew.
+    /// `SIGUSR1`: restart.
     Restart,
 }
 

@@ -7,28 +7,28 @@ mod goal;
 #[path = "../benches/gateway/ratio.rs"]
 mod ratio;
 
-use arguments::{Arguments, Run};
-use ratio::{Ratio, Verdict};
+use arguments::{BenchArguments, RunMode};
+use ratio::{Ratio, Trend};
 
 #[track_caller]
-fn check(new: &[f64], old: &[f64], median: f64, range: (f64, f64), verdict: Verdict) {
-    let ratio = Ratio::of(new, old).map(|it| (it.median, (it.least, it.most), it.verdict()));
-    assert_eq!(ratio, Some((median, range, verdict)));
+fn check(new: &[f64], old: &[f64], median: f64, range: (f64, f64), trend: Trend) {
+    let ratio = Ratio::of(new, old).map(|it| (it.median, (it.least, it.most), it.trend()));
+    assert_eq!(ratio, Some((median, range, trend)));
 }
 
 #[test]
 fn ratio_pairs_rounds_and_reports_median_and_range() {
     let old = [10.0, 20.0, 40.0, 10.0, 10.0];
-    check(&[10.0, 20.0, 40.0, 10.0, 10.0], &old, 1.0, (1.0, 1.0), Verdict::NoDifference);
+    check(&[10.0, 20.0, 40.0, 10.0, 10.0], &old, 1.0, (1.0, 1.0), Trend::NoDifference);
     // Slow rounds slow both programs: only the ratio within a round counts.
-    check(&[15.0, 30.0, 60.0, 15.0, 20.0], &old, 1.5, (1.5, 2.0), Verdict::Higher);
-    check(&[5.0, 10.0, 30.0, 5.0, 5.0], &old, 0.5, (0.5, 0.75), Verdict::Lower);
-    check(&[5.0, 30.0, 60.0, 15.0, 15.0], &old, 1.5, (0.5, 1.5), Verdict::NoDifference);
+    check(&[15.0, 30.0, 60.0, 15.0, 20.0], &old, 1.5, (1.5, 2.0), Trend::Higher);
+    check(&[5.0, 10.0, 30.0, 5.0, 5.0], &old, 0.5, (0.5, 0.75), Trend::Lower);
+    check(&[5.0, 30.0, 60.0, 15.0, 15.0], &old, 1.5, (0.5, 1.5), Trend::NoDifference);
 }
 
 #[test]
-fn few_rounds_give_no_verdict() {
-    check(&[15.0, 20.0], &[10.0, 10.0], 1.75, (1.5, 2.0), Verdict::NoDifference);
+fn few_rounds_show_no_trend() {
+    check(&[15.0, 20.0], &[10.0, 10.0], 1.75, (1.5, 2.0), Trend::NoDifference);
 }
 
 #[test]
@@ -50,24 +50,27 @@ fn goals_of_a_large_home_are_met_up_to_their_limits() {
     assert_eq!((start.name, start.shown.as_str()), ("start", "1.50x, at most 1.3x"));
 }
 
-fn parse(line: &str) -> Result<Arguments, String> {
-    Arguments::parse(line.split_whitespace().map(str::to_owned))
+fn parse(line: &str) -> Result<BenchArguments, String> {
+    BenchArguments::parse(line.split_whitespace().map(str::to_owned))
 }
 
 #[test]
-fn command_line_selects_run_and_cases() {
-    let cases = |names: &[&str]| names.iter().map(ToString::to_string).collect();
-    let compare = |rounds| Run::Compare { old: "old/petasos".into(), rounds };
-    assert_eq!(parse("--bench"), Ok(Arguments { run: Run::Once, cases: vec![] }));
-    assert_eq!(parse("start api --bench"), Ok(Arguments { run: Run::Once, cases: cases(&["start", "api"]) }));
+fn command_line_selects_run_and_workloads() {
+    let workloads = |names: &[&str]| names.iter().map(ToString::to_string).collect();
+    let compare = |rounds| RunMode::Compare { old: "old/petasos".into(), rounds };
+    assert_eq!(parse("--bench"), Ok(BenchArguments { run: RunMode::Once, workloads: vec![] }));
+    assert_eq!(
+        parse("start api --bench"),
+        Ok(BenchArguments { run: RunMode::Once, workloads: workloads(&["start", "api"]) })
+    );
     let default = parse("--compare old/petasos --bench");
-    assert_eq!(default, Ok(Arguments { run: compare(7), cases: vec![] }));
+    assert_eq!(default, Ok(BenchArguments { run: compare(7), workloads: vec![] }));
     let chosen = parse("start --rounds 3 --compare old/petasos --bench");
-    assert_eq!(chosen, Ok(Arguments { run: compare(3), cases: cases(&["start"]) }));
+    assert_eq!(chosen, Ok(BenchArguments { run: compare(3), workloads: workloads(&["start"]) }));
 }
 
 #[test]
-fn wrong_command_lines_are_refused() {
+fn rejects_invalid_command_lines() {
     for line in
         ["--compare", "--rounds 3", "--rounds 0 --compare x", "--rounds many --compare x", "--compere x"]
     {

@@ -1,4 +1,4 @@
-//! Programs over HTTP: chat completions on connections that stay open, as a load generator asks for them.
+//! HTTP API: chat completions over keep-alive connections.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
@@ -9,17 +9,17 @@ use std::time::{Duration, Instant};
 use serde_json::Value;
 
 use super::figure::{Figure, per_turn, percentiles};
+use super::fixture::GatewayFixture;
 use super::process::{cpu, end, rss};
-use super::rig::Rig;
-use super::{Load, PATIENCE};
+use super::{Load, TIMEOUT};
 
 const KEY: &str = "k-bench-0123456789abcdef";
 
-/// One client that asks again when it is answered, then 64 of them.
+/// First one client, then 64 concurrent clients.
 pub(super) fn measure(program: &Path, load: &Load) -> Vec<Figure> {
-    let rig = Rig::new();
-    let mut gateway = rig.launch_with(program, &[("API_SERVER_KEY", KEY), ("API_SERVER_PORT", "0")]);
-    let address = address(&rig);
+    let fixture = GatewayFixture::new();
+    let mut gateway = fixture.launch_with(program, &[("API_SERVER_KEY", KEY), ("API_SERVER_PORT", "0")]);
+    let address = address(&fixture);
     let mut figures = one_client(&address, gateway.id(), load.api_turns);
     figures.extend(many_clients(&address, gateway.id(), load.api_crowd_turns));
     figures.push(Figure::memory("API: RSS after all of these turns", rss(gateway.id())));
@@ -28,12 +28,12 @@ pub(super) fn measure(program: &Path, load: &Load) -> Vec<Figure> {
 }
 
 fn one_client(address: &str, gateway: u32, turns: usize) -> Vec<Figure> {
-    let mut client = Client::connect(address);
+    let mut client = ApiClient::connect(address);
     for _ in 0..100 {
-        client.ask();
+        client.complete();
     }
     let before = cpu(gateway);
-    let mut taken: Vec<_> = (0..turns).map(|_| client.ask()).collect();
+    let mut taken: Vec<_> = (0..turns).map(|_| client.complete()).collect();
     let spent = cpu(gateway) - before;
     let mut figures = Vec::from(percentiles("API: latency, one client", &mut taken));
     figures.push(per_turn("API: CPU per turn, one client", spent, turns));
@@ -43,34 +43,37 @@ fn one_client(address: &str, gateway: u32, turns: usize) -> Vec<Figure> {
 fn many_clients(address: &str, gateway: u32, turns: usize) -> Vec<Figure> {
     const CLIENTS: usize = 64;
     let left = AtomicUsize::new(turns);
-    let mut clients: Vec<_> = (0..CLIENTS).map(|_| Client::connect(address)).collect();
+    let mut clients: Vec<_> = (0..CLIENTS).map(|_| ApiClient::connect(address)).collect();
     for client in &mut clients {
-        client.ask();
+        client.complete();
     }
-    let (started, before) = (Instant::now(), cpu(gateway));
+    let started = Instant::now();
+    let before = cpu(gateway);
     let mut taken: Vec<Duration> = std::thread::scope(|scope| {
-        let asking: Vec<_> =
-            clients.into_iter().map(|client| scope.spawn(|| ask_while(&left, client))).collect();
-        asking.into_iter().flat_map(|it| it.join().expect("a client")).collect()
+        let running: Vec<_> =
+            clients.into_iter().map(|client| scope.spawn(|| complete_while(&left, client))).collect();
+        running.into_iter().flat_map(|it| it.join().expect("a client")).collect()
     });
-    let (wall, spent) = (started.elapsed(), cpu(gateway) - before);
+    let wall = started.elapsed();
+    let spent = cpu(gateway) - before;
     let mut figures = vec![Figure::rate("API: turns per second, 64 clients", turns, wall)];
     figures.extend(percentiles("API: latency, 64 clients", &mut taken));
     figures.push(per_turn("API: CPU per turn, 64 clients", spent, turns));
     figures
 }
 
-/// Asks until nothing of the common number is left.
-fn ask_while(left: &AtomicUsize, mut client: Client) -> Vec<Duration> {
+/// Sends requests until the shared budget is used up.
+fn complete_while(left: &AtomicUsize, mut client: ApiClient) -> Vec<Duration> {
     let mut taken = Vec::new();
     while left.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |it| it.checked_sub(1)).is_ok() {
-        taken.push(client.ask());
+        taken.push(client.complete());
     }
     taken
 }
 
-fn address(rig: &Rig) -> String {
-    let (path, until) = (rig.home.path().join("gateway.lock"), Instant::now() + PATIENCE);
+fn address(fixture: &GatewayFixture) -> String {
+    let path = fixture.home.path().join("gateway.lock");
+    let until = Instant::now() + TIMEOUT;
     loop {
         let found = std::fs::read(&path).ok().and_then(|text| serde_json::from_slice::<Value>(&text).ok());
         if let Some(url) = found.as_ref().and_then(|it| it["url"].as_str()) {
@@ -80,17 +83,17 @@ fn address(rig: &Rig) -> String {
     }
 }
 
-/// A connection that stays open.
-struct Client {
+/// A keep-alive connection.
+struct ApiClient {
     stream: BufReader<TcpStream>,
     request: Vec<u8>,
 }
 
-impl Client {
+impl ApiClient {
     fn connect(address: &str) -> Self {
         let stream = TcpStream::connect(address).expect("a connection");
         stream.set_nodelay(true).expect("no delay");
-        stream.set_read_timeout(Some(PATIENCE)).expect("a limit");
+        stream.set_read_timeout(Some(TIMEOUT)).expect("a limit");
         let body = r#"{"model":"petasos","messages":[{"role":"user","content":"hello"}]}"#;
         let head = format!(
             "POST /v1/chat/completions HTTP/1.1\r\nHost: {address}\r\nAuthorization: Bearer {KEY}\r\n\
@@ -100,10 +103,11 @@ impl Client {
         Self { stream: BufReader::new(stream), request: head.into_bytes() }
     }
 
-    fn ask(&mut self) -> Duration {
-        let asked = Instant::now();
+    fn complete(&mut self) -> Duration {
+        let sent = Instant::now();
         self.stream.get_mut().write_all(&self.request).expect("sent");
-        let (mut first, mut length) = (String::new(), 0);
+        let mut first = String::new();
+        let mut length = 0;
         self.stream.read_line(&mut first).expect("a status");
         assert!(first.starts_with("HTTP/1.1 200"), "{first}");
         loop {
@@ -119,6 +123,6 @@ impl Client {
         }
         let mut body = vec![0; length];
         self.stream.read_exact(&mut body).expect("a body");
-        asked.elapsed()
+        sent.elapsed()
     }
 }

@@ -1,36 +1,37 @@
-//! Two programs under the same workloads, in turn, so that what else the machine does falls on both.
+//! Compares two programs under the same workloads, alternating, so that other load on the machine affects both.
 
 use std::path::Path;
 
 use super::figure::{Figure, Unit};
-use super::ratio::{Ratio, Verdict, median};
-use super::{Case, Load};
+use super::ratio::{Ratio, Trend, median};
+use super::{Load, Workload};
 
-/// One figure of one program in every round.
+/// One figure of one program, per round.
 struct Column {
     name: String,
     unit: Unit,
     rounds: Vec<f64>,
 }
 
-pub(super) fn run(new: &Path, old: &Path, rounds: usize, cases: &[&Case]) {
+pub(super) fn run(new: &Path, old: &Path, rounds: usize, workloads: &[&Workload]) {
     let old = &old.canonicalize().unwrap_or_else(|error| panic!("{}: {error}", old.display()));
     println!("new: {}\nold: {}\n{rounds} rounds\n", new.display(), old.display());
     println!(
         "| measure | old, median | new, median | new/old, median | range | |\n|---|---|---|---|---|---|"
     );
-    for case in cases {
-        compare(case, new, old, rounds);
+    for workload in workloads {
+        compare(workload, new, old, rounds);
     }
 }
 
-fn compare(case: &Case, new: &Path, old: &Path, rounds: usize) {
-    let (mut news, mut olds) = (vec![], vec![]);
+fn compare(workload: &Workload, new: &Path, old: &Path, rounds: usize) {
+    let mut news = vec![];
+    let mut olds = vec![];
     let measure =
-        |program: &Path, columns: &mut Vec<Column>| add(columns, (case.measure)(program, &Load::ROUND));
+        |program: &Path, columns: &mut Vec<Column>| add(columns, (workload.measure)(program, &Load::ROUND));
     for round in 0..rounds {
-        eprintln!("{}: round {} of {rounds}", case.name, round + 1);
-        // Each program is first in every other round: the second one finds a warmer machine.
+        eprintln!("{}: round {} of {rounds}", workload.name, round + 1);
+        // Alternates the order, because the second program finds a warmer machine.
         if round % 2 == 0 {
             measure(new, &mut news);
             measure(old, &mut olds);
@@ -58,16 +59,16 @@ fn add(columns: &mut Vec<Column>, figures: Vec<Figure>) {
 fn line(new: &Column, old: &Column) -> String {
     let ratio = Ratio::of(&new.rounds, &old.rounds).map_or_else(
         || "not comparable | |".to_owned(),
-        |it| format!("{:.3} | {:.3} to {:.3} | {}", it.median, it.least, it.most, word(it.verdict())),
+        |it| format!("{:.3} | {:.3} to {:.3} | {}", it.median, it.least, it.most, word(it.trend())),
     );
     format!("| {} | {} | {} | {ratio} |", new.name, old.middle(), new.middle())
 }
 
-fn word(verdict: Verdict) -> &'static str {
-    match verdict {
-        Verdict::Higher => "higher in every round",
-        Verdict::Lower => "lower in every round",
-        Verdict::NoDifference => "",
+fn word(trend: Trend) -> &'static str {
+    match trend {
+        Trend::Higher => "higher in every round",
+        Trend::Lower => "lower in every round",
+        Trend::NoDifference => "",
     }
 }
 

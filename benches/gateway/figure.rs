@@ -1,4 +1,4 @@
-//! Measured values and how they are printed.
+//! Measured values and their format.
 
 use std::time::Duration;
 
@@ -48,14 +48,14 @@ impl Figure {
     }
 }
 
-/// The median and the 99th percentile of `taken`.
+/// Median and 99th percentile of `taken`.
 pub(super) fn percentiles(name: &str, taken: &mut [Duration]) -> [Figure; 2] {
     taken.sort_unstable();
     let at = |percent: usize| taken[taken.len() * percent / 100];
     [Figure::time(format!("{name}, p50"), at(50)), Figure::time(format!("{name}, p99"), at(99))]
 }
 
-/// CPU time of one turn of `count`.
+/// CPU time per turn.
 pub(super) fn per_turn(name: impl Into<String>, spent: Duration, count: usize) -> Figure {
     Figure::time(name, spent.div_f64(float(count)))
 }

@@ -5,10 +5,10 @@ use std::path::Path;
 use std::process::Child;
 use std::time::Duration;
 
-/// A gateway that ends with its benchmark, also when that panics.
-pub(super) struct Gateway(pub(super) Child);
+/// A gateway process that is killed on drop.
+pub(super) struct GatewayProcess(pub(super) Child);
 
-impl Deref for Gateway {
+impl Deref for GatewayProcess {
     type Target = Child;
 
     fn deref(&self) -> &Child {
@@ -16,13 +16,13 @@ impl Deref for Gateway {
     }
 }
 
-impl DerefMut for Gateway {
+impl DerefMut for GatewayProcess {
     fn deref_mut(&mut self) -> &mut Child {
         &mut self.0
     }
 }
 
-impl Drop for Gateway {
+impl Drop for GatewayProcess {
     fn drop(&mut self) {
         end(&mut self.0);
     }
@@ -33,12 +33,12 @@ pub(super) fn end(gateway: &mut Child) {
     let _ = gateway.wait();
 }
 
-/// Resident memory, in KiB.
+/// Resident memory in KiB.
 pub(super) fn rss(pid: u32) -> u64 {
     memory(pid, "VmRSS:")
 }
 
-/// The highest resident memory so far, in KiB.
+/// Peak resident memory in KiB.
 pub(super) fn peak(pid: u32) -> u64 {
     memory(pid, "VmHWM:")
 }

@@ -1,4 +1,4 @@
-//! A home with many stored conversations against an empty one.
+//! A home with many stored sessions compared with an empty one.
 
 use std::path::Path;
 use std::process::{Child, Command};
@@ -11,15 +11,15 @@ use rusqlite::Connection;
 use tempfile::TempDir;
 
 use super::figure::{Figure, median, per_turn};
+use super::fixture::GatewayFixture;
 use super::process::{cpu, end, rss};
-use super::rig::Rig;
-use super::{Load, PATIENCE, fill};
+use super::{Load, TIMEOUT, fill};
 
 pub(super) const NAME: &str = "stored";
-/// Of the large home.
+/// Sessions in the large home.
 const CHATS: usize = 100_000;
 const MESSAGES_EACH: usize = 10;
-/// Seconds for which the gateway is left alone after its start.
+/// Idle seconds after the start.
 const QUIET: usize = 60;
 const STARTS: usize = 9;
 const TURNS: usize = 300;
@@ -35,23 +35,23 @@ fn size(name: &str, normally: usize) -> usize {
 }
 
 fn home(program: &Path, chats: usize) -> Vec<Figure> {
-    let rig = Rig::new();
-    let mut first = rig.launch(program);
-    rig.await_state("running");
+    let fixture = GatewayFixture::new();
+    let mut first = fixture.launch(program);
+    fixture.await_state("running");
     stop(&mut first);
     if chats > 0 {
-        copy_into(&rig.home.path().join("petasos.db"), chats);
+        copy_into(&fixture.home.path().join("petasos.db"), chats);
     }
-    let mut starts: Vec<Duration> = (0..STARTS).map(|_| start(&rig, program)).collect();
-    let mut gateway = rig.launch(program);
+    let mut starts: Vec<Duration> = (0..STARTS).map(|_| start(&fixture, program)).collect();
+    let mut gateway = fixture.launch(program);
     std::thread::sleep(Duration::from_secs(size("PETASOS_STORED_QUIET_SECONDS", QUIET) as u64));
     let quiet = cpu(gateway.id());
     for turn in 0..WARM {
-        rig.ask(i64::try_from(1_000_000 + turn * 7).expect("a chat"));
+        fixture.exchange(i64::try_from(1_000_000 + turn * 7).expect("a chat"));
     }
     let before = cpu(gateway.id());
     for turn in 0..TURNS {
-        rig.ask(i64::try_from(1_000_000 + turn * 3).expect("a chat"));
+        fixture.exchange(i64::try_from(1_000_000 + turn * 3).expect("a chat"));
     }
     let turns = cpu(gateway.id()).saturating_sub(before);
     let memory = rss(gateway.id());
@@ -65,8 +65,8 @@ fn home(program: &Path, chats: usize) -> Vec<Figure> {
     ]
 }
 
-/// Fills the database that the program made: its schema may be an older one, which opening it here would migrate. Columns
-/// that only one of the two schemas has are left out.
+/// Fills the database of the program through SQL: its schema may be older, and opening it here would migrate it. Copies only
+/// the columns that both schemas have.
 fn copy_into(path: &Path, chats: usize) {
     let db = Connection::open(path).expect("the program's database");
     db.execute("ATTACH ?1 AS filled", [filled(chats).to_str().expect("UTF-8")]).expect("attached");
@@ -80,7 +80,7 @@ fn copy_into(path: &Path, chats: usize) {
     db.close().expect("closed");
 }
 
-/// Conversations to copy from, made once.
+/// Sessions to copy, created once.
 fn filled(chats: usize) -> std::path::PathBuf {
     static MADE: OnceLock<TempDir> = OnceLock::new();
     let made = MADE.get_or_init(|| {
@@ -93,16 +93,16 @@ fn filled(chats: usize) -> std::path::PathBuf {
     made.path().join("petasos.db")
 }
 
-fn start(rig: &Rig, program: &Path) -> Duration {
-    let polls = |rig: &Rig| rig.telegram.calls_of("getUpdates").len();
-    let before = polls(rig);
+fn start(fixture: &GatewayFixture, program: &Path) -> Duration {
+    let polls = |fixture: &GatewayFixture| fixture.telegram.calls_of("getUpdates").len();
+    let before = polls(fixture);
     let started = Instant::now();
-    let mut gateway = rig.launch(program);
-    let first = rig
+    let mut gateway = fixture.launch(program);
+    let first = fixture
         .telegram
-        .wait_until(PATIENCE, |world| world.calls_of("getUpdates").nth(before).map(|call| call.at))
+        .wait_until(TIMEOUT, |world| world.calls_of("getUpdates").nth(before).map(|call| call.at))
         .expect("polls");
-    rig.await_state("running");
+    fixture.await_state("running");
     stop(&mut gateway);
     first.duration_since(started)
 }

@@ -1,12 +1,12 @@
-//! Commands that print much.
+//! Terminal commands with large output.
 
 use std::path::Path;
 use std::time::{Duration, Instant};
 
 use super::figure::Figure;
+use super::fixture::GatewayFixture;
 use super::process::{end, peak, rss};
-use super::rig::Rig;
-use super::{Load, PATIENCE};
+use super::{Load, TIMEOUT};
 
 pub(super) fn measure(program: &Path, _load: &Load) -> Vec<Figure> {
     let mut figures = flood(program);
@@ -14,16 +14,16 @@ pub(super) fn measure(program: &Path, _load: &Load) -> Vec<Figure> {
     figures
 }
 
-/// One command that prints two gigabytes.
+/// One command that prints 2 GB.
 fn flood(program: &Path) -> Vec<Figure> {
-    let rig = Rig::with_tools();
-    let mut gateway = rig.launch(program);
-    rig.say(1, "seq 100000");
-    rig.answer();
+    let fixture = GatewayFixture::with_tools();
+    let mut gateway = fixture.launch(program);
+    fixture.send(1, "seq 100000");
+    fixture.wait_for_answer();
     let before = peak(gateway.id());
     let started = Instant::now();
-    rig.say(1, "yes 0123456789abcdef | head -c 2000000000");
-    rig.answer();
+    fixture.send(1, "yes 0123456789abcdef | head -c 2000000000");
+    fixture.wait_for_answer();
     let took = started.elapsed();
     let after = peak(gateway.id());
     end(&mut gateway);
@@ -34,27 +34,28 @@ fn flood(program: &Path) -> Vec<Figure> {
     ]
 }
 
-/// 64 chats, each with a command that has printed a megabyte and still runs.
+/// 64 chats, each with a running command that has printed 1 MB.
 fn many(program: &Path) -> Vec<Figure> {
     const CHATS: i64 = 64;
-    let rig = Rig::with_tools();
-    let mut gateway = rig.launch(program);
-    let flags = rig.home.path().join("flags");
+    let fixture = GatewayFixture::with_tools();
+    let mut gateway = fixture.launch(program);
+    let flags = fixture.home.path().join("flags");
     std::fs::create_dir(&flags).expect("a folder");
     let at = flags.display();
     for chat in 1..=CHATS {
         let command = format!("seq 150000; touch {at}/{chat}; while [ ! -e {at}/go ]; do sleep 0.1; done");
-        rig.say(chat, &command);
+        fixture.send(chat, &command);
     }
-    let (here, started) = (|| std::fs::read_dir(&flags).expect("a folder").count(), Instant::now());
+    let here = || std::fs::read_dir(&flags).expect("a folder").count();
+    let started = Instant::now();
     while here() < 64 {
-        assert!(started.elapsed() < PATIENCE, "only {} run", here());
+        assert!(started.elapsed() < TIMEOUT, "only {} run", here());
         std::thread::sleep(Duration::from_millis(20));
     }
     let during = rss(gateway.id());
     std::fs::write(flags.join("go"), "").expect("a flag");
     for _ in 1..=CHATS {
-        rig.answer();
+        fixture.wait_for_answer();
     }
     let highest = peak(gateway.id());
     end(&mut gateway);

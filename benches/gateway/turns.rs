@@ -1,4 +1,4 @@
-//! Turns over Telegram: one chat, and many at once.
+//! Turns over Telegram, in one chat and in many.
 
 use std::collections::HashMap;
 use std::path::Path;
@@ -6,8 +6,8 @@ use std::time::Instant;
 
 use super::Load;
 use super::figure::{Figure, per_turn, percentiles};
+use super::fixture::GatewayFixture;
 use super::process::{cpu, end, rss};
-use super::rig::Rig;
 
 const WARM_UP: usize = 50;
 
@@ -19,15 +19,15 @@ pub(super) fn long(program: &Path, load: &Load) -> Vec<Figure> {
     one_session(program, load.long_turns)
 }
 
-/// One chat, one message after the other.
+/// One chat with sequential messages.
 fn one_session(program: &Path, turns: usize) -> Vec<Figure> {
-    let rig = Rig::new();
-    let mut gateway = rig.launch(program);
+    let fixture = GatewayFixture::new();
+    let mut gateway = fixture.launch(program);
     for _ in 0..WARM_UP {
-        rig.ask(1);
+        fixture.exchange(1);
     }
     let before = cpu(gateway.id());
-    let mut taken: Vec<_> = (0..turns).map(|_| rig.ask(1)).collect();
+    let mut taken: Vec<_> = (0..turns).map(|_| fixture.exchange(1)).collect();
     let spent = cpu(gateway.id()) - before;
     end(&mut gateway);
     let which = format!("turns {} to {} of one session", WARM_UP + 1, WARM_UP + turns);
@@ -36,32 +36,33 @@ fn one_session(program: &Path, turns: usize) -> Vec<Figure> {
     figures
 }
 
-/// 64 chats, each of which writes again when it is answered.
+/// 64 chats, each of which sends the next message after an answer.
 pub(super) fn throughput(program: &Path, load: &Load) -> Vec<Figure> {
     const CHATS: i64 = 64;
-    let rig = Rig::new();
-    let mut gateway = rig.launch(program);
+    let fixture = GatewayFixture::new();
+    let mut gateway = fixture.launch(program);
     for chat in 1..=CHATS {
-        rig.say(chat, "warm up");
+        fixture.send(chat, "warm up");
     }
     for _ in 1..=CHATS {
-        rig.answer();
+        fixture.wait_for_answer();
     }
     let before = cpu(gateway.id());
     let started = Instant::now();
     let mut asked: HashMap<i64, Instant> = HashMap::new();
     for chat in 1..=CHATS {
         asked.insert(chat, Instant::now());
-        rig.say(chat, "hello");
+        fixture.send(chat, "hello");
     }
     let turns = load.crowd_turns;
     let mut taken = Vec::with_capacity(turns);
     for _ in 0..turns {
-        let chat = rig.answer();
+        let chat = fixture.wait_for_answer();
         taken.extend(asked.insert(chat, Instant::now()).map(|at| at.elapsed()));
-        rig.say(chat, "hello");
+        fixture.send(chat, "hello");
     }
-    let (wall, spent) = (started.elapsed(), cpu(gateway.id()) - before);
+    let wall = started.elapsed();
+    let spent = cpu(gateway.id()) - before;
     let mut figures = vec![Figure::rate("turns per second, 64 sessions", turns, wall)];
     figures.extend(percentiles("latency, 64 sessions", &mut taken));
     figures.push(per_turn("CPU per turn, 64 sessions", spent, turns));
@@ -70,15 +71,15 @@ pub(super) fn throughput(program: &Path, load: &Load) -> Vec<Figure> {
     figures
 }
 
-/// A thousand chats, one message each.
+/// One message from each of 1,000 chats.
 pub(super) fn sessions(program: &Path, _load: &Load) -> Vec<Figure> {
-    let rig = Rig::new();
-    let mut gateway = rig.launch(program);
+    let fixture = GatewayFixture::new();
+    let mut gateway = fixture.launch(program);
     for chat in 1..=1000 {
-        rig.say(chat, "hello");
+        fixture.send(chat, "hello");
     }
     for _ in 1..=1000 {
-        rig.answer();
+        fixture.wait_for_answer();
     }
     let memory = rss(gateway.id());
     end(&mut gateway);

@@ -1,5 +1,5 @@
-//! `petasos connector …`: who its gateways are, and what waits for them. Everything but `run` works on the database,
-//! whether or not a connector runs; one that does notices.
+//! `petasos connector …`: tenants, gateways, bindings and queues. Everything but `run` works on the database,
+//! with or without a running connector, which notices changes.
 
 pub(crate) mod run;
 
@@ -9,73 +9,75 @@ use std::time::Duration;
 use petasos_cli::arguments::{ConnectorAction, GatewayAction, TenantAction};
 use petasos_cli::commands::Context;
 use petasos_cli::commands::links::rate_limit;
-use petasos_cli::failure::{Failure, WRITABLE};
+use petasos_cli::failure::{Failure, WRITABLE_ADVICE};
 use petasos_cli::lock;
-use petasos_cli::print::{self, ODD, now, say, styled};
-use petasos_connector::Status;
+use petasos_cli::print::{self, WARNING, now, outln, styled};
+use petasos_connector::ConnectorStatus;
 use petasos_core::Platform;
 use petasos_platforms::AdapterKind;
-use petasos_store::connector::Gateway;
+use petasos_store::connector::GatewayCredentials;
 use petasos_store::{Error as StoreError, Reader, Store, Tx};
 use serde_json::{Value, json};
 
-/// How long a secret stays good after the next one was made.
-const OVERLAP: Duration = Duration::from_secs(24 * 3600);
-/// How long a code that binds somebody is good for.
-const CODE: Duration = Duration::from_secs(600);
-/// Put-aside events that are shown.
-const SHOWN: usize = 20;
+/// The old secret stays valid this long after a rotation.
+const SECRET_OVERLAP: Duration = Duration::from_secs(24 * 3600);
+const LINK_CODE_LIFETIME: Duration = Duration::from_secs(600);
+const MAX_DEAD_LETTERS: usize = 20;
 
 pub(crate) fn connector(context: &Context, action: ConnectorAction) -> Result<ExitCode, Failure> {
-    let answer = match action {
-        // Elsewhere: it is the only one that takes its time.
+    let response = match action {
         ConnectorAction::Run { .. } => Value::Null,
         ConnectorAction::Tenant(action) => tenant(context, action)?,
         ConnectorAction::Gateway(action) => gateway(context, action)?,
         ConnectorAction::EnrollToken { tenant, within } => {
             let until = now().after(Duration::from_secs(within));
-            let token =
-                write(context, |tx| known(tx, &tenant).and_then(|()| tx.add_enrollment(&tenant, until)))?;
+            let token = with_transaction(context, |tx| {
+                require_tenant(tx, &tenant).and_then(|()| tx.add_enrollment(&tenant, until))
+            })?;
             json!({ "enrollmentToken": token, "tenant": tenant })
         }
         ConnectorAction::IdentityToken { tenant } => {
-            let token =
-                write(context, |tx| known(tx, &tenant).and_then(|()| tx.add_identity(&tenant, now())))?;
+            let token = with_transaction(context, |tx| {
+                require_tenant(tx, &tenant).and_then(|()| tx.add_identity(&tenant, now()))
+            })?;
             json!({ "identityToken": token, "tenant": tenant })
         }
         ConnectorAction::Bind { platform, id, instance, scope } => {
-            let platform = named(&platform)?;
-            write(context, |tx| match scope {
-                true => tx.assign_scope(platform, &id, &instance),
-                false => tx.bind_author(platform, &id, &instance),
+            let platform = parse_platform(&platform)?;
+            with_transaction(context, |tx| {
+                if scope {
+                    tx.assign_scope(platform, &id, &instance)
+                } else {
+                    tx.bind_author(platform, &id, &instance)
+                }
             })?;
             json!({ "platform": platform, "id": id, "instance": instance })
         }
         ConnectorAction::Unbind { platform, id, scope } => {
-            let platform = named(&platform)?;
-            let unbound = write(context, |tx| match scope {
-                true => tx.revoke_scope(platform, &id),
-                false => tx.unbind_author(platform, &id),
+            let platform = parse_platform(&platform)?;
+            let unbound = with_transaction(context, |tx| {
+                if scope { tx.revoke_scope(platform, &id) } else { tx.unbind_author(platform, &id) }
             })?;
             json!({ "platform": platform, "id": id, "unbound": unbound })
         }
         ConnectorAction::Link { instance } => {
-            let code = write(context, |tx| tx.add_link_code(&instance, now().after(CODE)))?;
-            json!({ "code": code, "expiresIn": CODE.as_secs() })
+            let code =
+                with_transaction(context, |tx| tx.add_link_code(&instance, now().after(LINK_CODE_LIFETIME)))?;
+            json!({ "code": code, "expiresIn": LINK_CODE_LIFETIME.as_secs() })
         }
         ConnectorAction::Status => return status(context),
     };
-    tell(context, &answer)
+    print_response(context, &response)
 }
 
 fn tenant(context: &Context, action: TenantAction) -> Result<Value, Failure> {
     match action {
         TenantAction::Add { id } => {
-            let added = write(context, |tx| tx.add_tenant(&id, now()))?;
+            let added = with_transaction(context, |tx| tx.add_tenant(&id, now()))?;
             Ok(json!({ "tenant": id, "added": added }))
         }
         TenantAction::List => {
-            Ok(json!({ "tenants": read(context, |reader| reader.tenants())?.unwrap_or_default() }))
+            Ok(json!({ "tenants": query_database(context, |reader| reader.tenants())?.unwrap_or_default() }))
         }
     }
 }
@@ -83,7 +85,7 @@ fn tenant(context: &Context, action: TenantAction) -> Result<Value, Failure> {
 fn gateway(context: &Context, action: GatewayAction) -> Result<Value, Failure> {
     match action {
         GatewayAction::Add { id, tenant, instance, wake_url } => {
-            let added = write(context, |tx| {
+            let added = with_transaction(context, |tx| {
                 tx.ensure_instance(&instance, &tenant, now())?;
                 if wake_url.is_some() {
                     tx.put_wake_url(&instance, wake_url.as_deref())?;
@@ -93,24 +95,25 @@ fn gateway(context: &Context, action: GatewayAction) -> Result<Value, Failure> {
             Ok(credentials(&added))
         }
         GatewayAction::List => {
-            let rows = read(context, |reader| reader.gateways())?.unwrap_or_default();
+            let rows = query_database(context, |reader| reader.gateways())?.unwrap_or_default();
             let rows = rows.into_iter().map(|row| {
                 json!({ "gatewayId": row.id, "instance": row.instance, "tenant": row.tenant, "revoked": row.revoked })
             });
             Ok(json!({ "gateways": rows.collect::<Vec<_>>() }))
         }
         GatewayAction::Rotate { id } => {
-            let rotated = write(context, |tx| tx.rotate_gateway(&id, now().after(OVERLAP), now()))?;
+            let rotated =
+                with_transaction(context, |tx| tx.rotate_gateway(&id, now().after(SECRET_OVERLAP), now()))?;
             Ok(credentials(&rotated))
         }
         GatewayAction::Revoke { id } => {
-            write(context, |tx| tx.revoke_gateway(&id, now()))?;
+            with_transaction(context, |tx| tx.revoke_gateway(&id, now()))?;
             Ok(json!({ "gatewayId": id, "revoked": true }))
         }
     }
 }
 
-fn credentials(gateway: &Gateway) -> Value {
+fn credentials(gateway: &GatewayCredentials) -> Value {
     json!({
         "gatewayId": gateway.id,
         "secret": gateway.secrets.first(),
@@ -121,12 +124,13 @@ fn credentials(gateway: &Gateway) -> Value {
 }
 
 fn status(context: &Context) -> Result<ExitCode, Failure> {
-    let found =
-        read(context, |reader| Ok((reader.depths()?, reader.dead_letters(SHOWN)?, reader.penalties()?)))?;
+    let found = query_database(context, |reader| {
+        Ok((reader.depths()?, reader.dead_letters(MAX_DEAD_LETTERS)?, reader.penalties()?))
+    })?;
     let (depths, dead, mut limits) = found.unwrap_or_default();
     limits.retain(|penalty| penalty.until > now());
     let running = lock::is_held(&context.home.connector_lock());
-    let live = Status::read(context.home.path()).filter(|_| running).map(|status| status.0);
+    let live = ConnectorStatus::read(context.home.path()).filter(|_| running).map(|status| status.0);
     let mode = |id: &str| {
         let of = live.as_ref()?.get("instances")?.as_array()?.iter().find(|it| it["id"] == *id)?;
         of["mode"].as_str().map(str::to_owned)
@@ -144,7 +148,7 @@ fn status(context: &Context) -> Result<ExitCode, Failure> {
             "at": letter.at,
         })
     });
-    let answer = json!({
+    let response = json!({
         "running": running,
         "listen": live.as_ref().map(|live| live["listen"].clone()),
         "links": live.as_ref().map(|live| live["links"].clone()),
@@ -155,17 +159,17 @@ fn status(context: &Context) -> Result<ExitCode, Failure> {
         "dead": letters.collect::<Vec<_>>(),
     });
     if context.json {
-        return tell(context, &answer);
+        return print_response(context, &response);
     }
-    say!("{}", if running { "the connector runs" } else { "no connector runs on this home" });
-    if let Some(trouble) = answer["store_trouble"].as_str() {
-        say!("database: {trouble}");
+    outln!("{}", if running { "The connector is running" } else { "No connector is running on this home" });
+    if let Some(problem) = response["store_trouble"].as_str() {
+        outln!("Database: {problem}");
     }
     for penalty in &limits {
-        say!("{}", styled(ODD, &rate_limit(penalty, now())));
+        outln!("{}", styled(WARNING, &rate_limit(penalty, now())));
     }
-    let rows: Vec<_> = answer["instances"].as_array().into_iter().flatten().map(row).collect();
-    print::table(&["INSTANCE", "TENANT", "MODE", "WAITING", "PUT ASIDE"], &rows);
+    let rows: Vec<_> = response["instances"].as_array().into_iter().flatten().map(row).collect();
+    print::table(&["INSTANCE", "TENANT", "MODE", "WAITING", "DEAD"], &rows);
     Ok(ExitCode::SUCCESS)
 }
 
@@ -174,21 +178,21 @@ fn row(instance: &Value) -> Vec<String> {
     ["id", "tenant", "mode", "entries", "dead"].map(text).to_vec()
 }
 
-fn tell(context: &Context, answer: &Value) -> Result<ExitCode, Failure> {
+fn print_response(context: &Context, response: &Value) -> Result<ExitCode, Failure> {
     if context.json {
-        print::json(answer)?;
+        print::json(response)?;
         return Ok(ExitCode::SUCCESS);
     }
-    for (name, value) in answer.as_object().into_iter().flatten() {
+    for (name, value) in response.as_object().into_iter().flatten() {
         match value {
-            Value::Array(items) => items.iter().for_each(|item| say!("{}", plain(item))),
-            value => say!("{name}: {}", plain(value)),
+            Value::Array(items) => items.iter().for_each(|item| outln!("{}", plain_text(item))),
+            value => outln!("{name}: {}", plain_text(value)),
         }
     }
     Ok(ExitCode::SUCCESS)
 }
 
-fn plain(value: &Value) -> String {
+fn plain_text(value: &Value) -> String {
     value.as_str().map_or_else(|| value.to_string(), str::to_owned)
 }
 
@@ -199,37 +203,43 @@ fn one_of(names: &[&str]) -> String {
     }
 }
 
-fn known(tx: &Tx<'_>, tenant: &str) -> petasos_store::Result<()> {
-    let known = tx.tenants()?.iter().any(|known| known == tenant);
-    if known { Ok(()) } else { Err(StoreError::Missing("tenant")) }
+fn require_tenant(tx: &Tx<'_>, tenant: &str) -> petasos_store::Result<()> {
+    let exists = tx.tenants()?.iter().any(|known| known == tenant);
+    if exists { Ok(()) } else { Err(StoreError::Missing("tenant")) }
 }
 
-fn named(platform: &str) -> Result<Platform, Failure> {
+fn parse_platform(platform: &str) -> Result<Platform, Failure> {
     let names: Vec<_> = AdapterKind::fronted().collect();
-    let unknown = || Failure::new(format!("{platform} is no platform")).next(one_of(&names));
+    let unknown = || {
+        Failure::new(format!("{platform} is not a platform of a connector"))
+            .next(format!("use {}", one_of(&names)))
+    };
     Platform::parse(platform).ok_or_else(unknown)
 }
 
-/// Between the commits of a connector that runs.
-fn write<T>(context: &Context, job: impl FnOnce(&Tx<'_>) -> petasos_store::Result<T>) -> Result<T, Failure> {
+/// Writes between the commits of a running connector.
+fn with_transaction<T>(
+    context: &Context,
+    update: impl FnOnce(&Tx<'_>) -> petasos_store::Result<T>,
+) -> Result<T, Failure> {
     let home = &context.home;
     home.create().map_err(|error| {
-        Failure::new(format!("{} cannot be created: {error}", home.path().display())).next(WRITABLE)
+        Failure::new(format!("{} cannot be created: {error}", home.path().display())).next(WRITABLE_ADVICE)
     })?;
     let mut store = Store::open_connector(home.path().join(petasos_connector::DATABASE))?;
-    let done = store.write(job)?;
+    let result = store.write(update)?;
     store.close()?;
-    Ok(done)
+    Ok(result)
 }
 
-/// `None`: there is no database yet.
-fn read<T>(
+/// `None` if there is no database yet.
+fn query_database<T>(
     context: &Context,
-    question: impl FnOnce(&Reader) -> petasos_store::Result<T>,
+    query: impl FnOnce(&Reader) -> petasos_store::Result<T>,
 ) -> Result<Option<T>, Failure> {
     let path = context.home.path().join(petasos_connector::DATABASE);
     if !path.exists() {
         return Ok(None);
     }
-    Ok(Some(Reader::open_connector(path)?.ask(question)?))
+    Ok(Some(Reader::open_connector(path)?.snapshot(query)?))
 }

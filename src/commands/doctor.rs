@@ -1,11 +1,11 @@
-//! `petasos doctor`: one line per thing that may be wrong, each with advice.
+//! `petasos doctor`: one finding per check, each with advice if something is wrong.
 
 mod compact;
+mod leftovers;
 mod local;
 mod remote;
 mod repair;
 mod servers;
-mod signs;
 
 pub(crate) use compact::compact;
 
@@ -14,7 +14,7 @@ use std::process::ExitCode;
 use petasos_cli::commands::Context;
 use petasos_cli::failure::Failure;
 use petasos_cli::lock;
-use petasos_cli::print::{self, BAD, DIM, GOOD, ODD, styled};
+use petasos_cli::print::{self, DIM, ERROR, SUCCESS, WARNING, styled};
 use petasos_config::{Problem, Severity, limits};
 use serde::Serialize;
 use serde_json::json;
@@ -23,7 +23,7 @@ use crate::wire::wire;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
-pub(super) enum Verdict {
+pub(super) enum CheckResult {
     Ok,
     Warn,
     Fail,
@@ -32,7 +32,8 @@ pub(super) enum Verdict {
 #[derive(Debug, Serialize)]
 pub(super) struct Finding {
     check: &'static str,
-    verdict: Verdict,
+    #[serde(rename = "verdict")]
+    result: CheckResult,
     detail: String,
     #[serde(skip_serializing_if = "Option::is_none")]
     advice: Option<String>,
@@ -40,44 +41,44 @@ pub(super) struct Finding {
 
 impl Finding {
     fn ok(check: &'static str, detail: impl Into<String>) -> Self {
-        Self { check, verdict: Verdict::Ok, detail: detail.into(), advice: None }
+        Self { check, result: CheckResult::Ok, detail: detail.into(), advice: None }
     }
 
     fn warn(check: &'static str, detail: impl Into<String>, advice: impl Into<String>) -> Self {
-        Self { verdict: Verdict::Warn, advice: Some(advice.into()), ..Self::ok(check, detail) }
+        Self { result: CheckResult::Warn, advice: Some(advice.into()), ..Self::ok(check, detail) }
     }
 
     fn fail(check: &'static str, detail: impl Into<String>, advice: impl Into<String>) -> Self {
-        Self { verdict: Verdict::Fail, ..Self::warn(check, detail, advice) }
+        Self { result: CheckResult::Fail, ..Self::warn(check, detail, advice) }
     }
 }
 
 pub(crate) use repair::repair;
 
 pub(crate) async fn doctor(context: &Context, online: bool) -> Result<ExitCode, Failure> {
-    let findings = examine(context, online).await;
-    let failed = findings.iter().any(|finding| finding.verdict == Verdict::Fail);
+    let findings = run_checks(context, online).await;
+    let failed = findings.iter().any(|finding| finding.result == CheckResult::Fail);
     if context.json {
         print::json(&json!({ "ok": !failed, "findings": findings }))?;
     } else {
-        findings.iter().for_each(tell);
+        findings.iter().for_each(print_finding);
     }
     Ok(if failed { ExitCode::FAILURE } else { ExitCode::SUCCESS })
 }
 
-fn tell(finding: &Finding) {
-    let mark = match finding.verdict {
-        Verdict::Ok => styled(GOOD, "ok  "),
-        Verdict::Warn => styled(ODD, "warn"),
-        Verdict::Fail => styled(BAD, "fail"),
+fn print_finding(finding: &Finding) {
+    let mark = match finding.result {
+        CheckResult::Ok => styled(SUCCESS, "ok  "),
+        CheckResult::Warn => styled(WARNING, "warn"),
+        CheckResult::Fail => styled(ERROR, "fail"),
     };
-    petasos_cli::print::say!("{mark} {:<12} {}", finding.check, finding.detail);
+    petasos_cli::print::outln!("{mark} {:<12} {}", finding.check, finding.detail);
     if let Some(advice) = &finding.advice {
-        petasos_cli::print::say!("     {:<12} {}", "", styled(DIM, &format!("→ {advice}")));
+        petasos_cli::print::outln!("     {:<12} {}", "", styled(DIM, &format!("→ {advice}")));
     }
 }
 
-async fn examine(context: &Context, online: bool) -> Vec<Finding> {
+async fn run_checks(context: &Context, online: bool) -> Vec<Finding> {
     let home = &context.home;
     let mut findings = vec![local::home(home)];
     findings.extend(local::permissions(home));
@@ -92,23 +93,22 @@ async fn examine(context: &Context, online: bool) -> Vec<Finding> {
     let mut resolved = petasos_config::load(home);
     let wired = wire(home, &mut resolved);
     findings.extend(configuration(&resolved.problems));
-    findings.extend(limits::toolsets(&resolved.settings).into_iter().map(|told| Finding::ok("tools", told)));
+    findings.extend(limits::toolsets(&resolved.settings).into_iter().map(|text| Finding::ok("tools", text)));
     let holder = lock::holder(&home.lock_file());
     findings.push(match &holder {
         Some(record) => Finding::ok("gateway", format!("running, pid {}", record.process.pid)),
         None => Finding::warn("gateway", "not running", "petasos run"),
     });
-    findings.push(signs::service());
-    findings.extend(signs::drain(home));
-    findings.extend(signs::left_over(home));
+    findings.push(leftovers::service());
+    findings.extend(leftovers::drain(home));
+    findings.extend(leftovers::stale_markers(home));
     if let Ok(wired) = &wired {
         findings.extend(local::archiving(home, &wired.gateway.settings.retention));
         if let (Some(listen), None) = (&wired.listen, &holder) {
             findings.push(local::port(listen));
         }
         findings.push(remote::model(&wired.gateway.model, online).await);
-        findings.push(remote::telegram(&resolved.settings, online).await);
-        findings.extend(remote::platforms(&wired.gateway.adapters, online).await);
+        findings.extend(remote::platforms(&resolved.settings, &wired.gateway.adapters, online).await);
         findings.extend(servers::servers(home, &wired.gateway.settings.mcp, online).await);
     }
     findings.push(local::clock());
@@ -117,7 +117,7 @@ async fn examine(context: &Context, online: bool) -> Vec<Finding> {
 
 fn configuration(problems: &[Problem]) -> Vec<Finding> {
     if problems.is_empty() {
-        return vec![Finding::ok("config", "fine")];
+        return vec![Finding::ok("config", "valid")];
     }
     let finding = |problem: &Problem| {
         let detail = format!("{}: {}", problem.place, problem.what);

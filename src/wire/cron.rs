@@ -1,19 +1,19 @@
-//! How scheduled work is done, as it is configured.
+//! Settings of scheduled jobs.
 
 use petasos_config::Settings;
 use petasos_config::choices::MissedRuns;
 use petasos_config::keys::agent;
-use petasos_core::cron::{Missed, Terms};
+use petasos_core::cron::{CatchUpPolicy, MissedRunMode};
 use petasos_gateway::cron;
 
 pub(super) fn cron(settings: &Settings) -> cron::Settings {
     let missed = match settings.get(&agent::CRON_MISSED) {
-        MissedRuns::Once => Missed::Once,
-        MissedRuns::Skip => Missed::Skip,
-        MissedRuns::All => Missed::All,
+        MissedRuns::Once => MissedRunMode::Once,
+        MissedRuns::Skip => MissedRunMode::Skip,
+        MissedRuns::All => MissedRunMode::All,
     };
     cron::Settings {
-        terms: Terms { missed, grace: settings.get(&agent::CRON_GRACE) },
+        terms: CatchUpPolicy { missed, grace: settings.get(&agent::CRON_GRACE) },
         wrap: settings.get(&agent::CRON_WRAP),
         mirror: settings.get(&agent::CRON_MIRROR),
         timezone: settings.get(&agent::TIMEZONE),
@@ -35,12 +35,12 @@ mod tests {
     }
 
     #[test]
-    fn nothing_set_is_the_default_of_the_gateway_and_every_key_counts() {
+    fn every_key_is_wired_and_defaults_match_the_gateway() {
         assert_eq!(wired(""), cron::Settings::default());
         let set = wired(
             "timezone: Europe/Berlin\ncron:\n  missed: skip\n  missed_grace_seconds: 60\n  wrap_response: false\n  mirror_delivery: true\n",
         );
-        let terms = Terms { missed: Missed::Skip, grace: Duration::from_secs(60) };
+        let terms = CatchUpPolicy { missed: MissedRunMode::Skip, grace: Duration::from_secs(60) };
         let timezone = Some("Europe/Berlin".to_owned());
         assert_eq!(set, cron::Settings { terms, wrap: false, mirror: true, timezone });
     }

@@ -1,24 +1,23 @@
-//! How a gateway starts, drains and ends, and who may ask for that over HTTP.
+//! Lifecycle settings of a gateway, and who may control it over HTTP.
 
 use std::ffi::OsString;
 use std::path::Path;
 use std::time::Duration;
 
-use petasos_cli::service::{first_in_a_container, supervised};
+use petasos_cli::service::{is_container_init, is_supervised};
 use petasos_config::keys::{any, gateway, telegram};
 use petasos_config::{Origin, Problem, Settings, choices};
 use petasos_core::Platform;
-use petasos_core::lifecycle::{boots, storm};
-use petasos_core::link::Terms;
+use petasos_core::lifecycle::{respawn, restart_breaker};
+use petasos_core::link::LinkPolicy;
 use petasos_core::session::CrashRecovery;
 use petasos_gateway::{HomeChannel, Lifetime};
 use petasos_platforms::AdapterKind;
-use petasos_web::Doors;
+use petasos_web::AccessCredentials;
 
-/// Whoever has refused so often is not asked more often than this.
-const SHORTEST_PROBE: Duration = Duration::from_secs(30);
+const MIN_SLOW_PROBE: Duration = Duration::from_secs(30);
 
-/// `env`: where a supervisor left its sign.
+/// `env`: where a supervisor is declared.
 pub(crate) fn lifetime(settings: &Settings, env: impl Fn(&str) -> Option<OsString>) -> Lifetime {
     Lifetime {
         drain_timeout: petasos_config::drain_timeout(settings),
@@ -28,50 +27,49 @@ pub(crate) fn lifetime(settings: &Settings, env: impl Fn(&str) -> Option<OsStrin
             choices::CrashRecovery::Resume => CrashRecovery::Resume,
         },
         drain_max_age: settings.get(&gateway::DRAIN_MAX_AGE),
-        loop_guard: boots::Guard {
+        loop_guard: restart_breaker::RestartBreaker {
             max_restarts: settings.get(&gateway::LOOP_GUARD_RESTARTS),
             window: settings.get(&gateway::LOOP_GUARD_WINDOW),
             stable: settings.get(&gateway::LOOP_GUARD_STABLE),
         },
-        storm: storm::Guard {
+        storm: respawn::RespawnLimit {
             max_starts: settings.get(&gateway::STORM_STARTS),
             window: settings.get(&gateway::STORM_WINDOW),
         },
-        // Known once this start is recorded.
+        // Set once this start is recorded.
         storm_pause: None,
         watchdog: settings.get(&gateway::WATCHDOG),
         session_cap: settings.get(&gateway::MAX_SESSIONS).filter(|cap| *cap > 0),
-        home_channels: Platform::known().filter_map(|platform| home_channel(settings, platform)).collect(),
+        home_channels: Platform::all().filter_map(|platform| home_channel(settings, platform)).collect(),
         scheduled_threads: AdapterKind::all().filter_map(|kind| scheduled_thread(settings, kind)).collect(),
-        quiet_platforms: Platform::known().filter(|it| !settings.on(*it, &any::RESTART_NOTICE)).collect(),
+        quiet_platforms: Platform::all().filter(|it| !settings.on(*it, &any::RESTART_NOTICE)).collect(),
         outage_notice: settings.get(&gateway::OUTAGE_NOTICE),
         reconnect: reconnect(settings),
         disconnect_within: settings.get(&gateway::DISCONNECT_TIMEOUT),
-        // Whoever speaks a platform says what it needs for itself.
-        sole: Vec::new(),
-        doze: super::relay::doze(settings),
-        supervised: supervised(std::process::id(), env) || in_a_container(),
+        bot_locks: Vec::new(),
+        idle: super::platforms::relay::idle_settings(settings),
+        supervised: is_supervised(std::process::id(), env) || in_a_container(),
     }
 }
 
-fn reconnect(settings: &Settings) -> Terms {
+fn reconnect(settings: &Settings) -> LinkPolicy {
     let within = settings.get(&gateway::CONNECT_TIMEOUT);
-    Terms {
+    LinkPolicy {
         fast_attempts: settings.get(&gateway::RECONNECT_ATTEMPTS),
-        slow_probe: settings.get(&gateway::RECONNECT_PROBE).max(SHORTEST_PROBE),
+        slow_probe: settings.get(&gateway::RECONNECT_PROBE).max(MIN_SLOW_PROBE),
         jitter: settings.get(&gateway::RECONNECT_JITTER),
         connect_within: Some(within).filter(|within| !within.is_zero()),
-        ..Terms::default()
+        ..LinkPolicy::default()
     }
 }
 
 fn in_a_container() -> bool {
     let exists = |path: &str| Path::new(path).exists();
-    first_in_a_container(std::process::id(), std::os::unix::process::parent_id(), exists)
+    is_container_init(std::process::id(), std::os::unix::process::parent_id(), exists)
 }
 
-pub(super) fn doors(settings: &Settings, problems: &mut Vec<Problem>) -> Doors {
-    let doors = Doors {
+pub(super) fn control_access(settings: &Settings, problems: &mut Vec<Problem>) -> AccessCredentials {
+    let doors = AccessCredentials {
         drain_secret: settings.get(&gateway::DRAIN_SECRET),
         drain_scope: settings.get(&gateway::DRAIN_SCOPE),
         min_secret_chars: settings.get(&gateway::DRAIN_SECRET_CHARS),
@@ -80,18 +78,18 @@ pub(super) fn doors(settings: &Settings, problems: &mut Vec<Problem>) -> Doors {
     let length = doors.drain_secret.as_ref().map(|secret| secret.expose().chars().count());
     if length.is_some_and(|length| length < doors.min_secret_chars) {
         let what = format!(
-            "{} is shorter than {} characters, so nobody can drain the gateway with it",
+            "{} is shorter than {} characters, so drain requests with it are refused",
             gateway::DRAIN_SECRET,
             doors.min_secret_chars
         );
         let problem = Problem::warning(settings.origin(&gateway::DRAIN_SECRET).to_string(), what);
-        problems.push(problem.next("make a longer one: openssl rand -base64 48"));
+        problems.push(problem.next("create a longer one with openssl rand -base64 48"));
     }
     doors
 }
 
 pub(super) fn home_channel(settings: &Settings, platform: Platform) -> Option<HomeChannel> {
-    // The file's thread belongs to the file's chat, not to one that was set over it.
+    // A thread of the file belongs to the chat of the file, not to a chat from the environment.
     let chat = settings.origin_on(platform, &any::HOME_CHAT);
     let thread = settings.origin_on(platform, &any::HOME_THREAD);
     let foreign = matches!((chat, thread), (Origin::Variable { .. }, Origin::File { .. }));
@@ -106,7 +104,6 @@ pub(super) fn home_channel(settings: &Settings, platform: Platform) -> Option<Ho
 fn scheduled_thread(settings: &Settings, kind: AdapterKind) -> Option<(Platform, String)> {
     match kind {
         AdapterKind::Telegram => Some((kind.platform(), settings.get(&telegram::CRON_THREAD)?)),
-        // They have no key for it.
         AdapterKind::Discord | AdapterKind::Slack | AdapterKind::Webhook | AdapterKind::External(_) => None,
     }
 }
@@ -132,12 +129,12 @@ mod tests {
     }
 
     #[test]
-    fn nothing_set_is_the_default_of_the_gateway() {
+    fn defaults_match_the_gateway() {
         assert_eq!(wired("", &[]), Lifetime::default());
     }
 
     #[test]
-    fn the_drain_is_as_long_as_the_file_says_then_the_environment_then_a_minute() {
+    fn drain_timeout_prefers_file_over_environment_and_default() {
         let env = [("HERMES_RESTART_DRAIN_TIMEOUT", "9")];
         for (yaml, env, want) in [
             ("agent: {restart_drain_timeout: 5}", &env[..], 5),
@@ -153,7 +150,7 @@ mod tests {
     }
 
     #[test]
-    fn every_key_reaches_its_place() {
+    fn every_key_is_wired() {
         let yaml = "
 gateway:
   crash_recovery: suspend
@@ -166,13 +163,13 @@ max_concurrent_sessions: 4
         let want = Lifetime {
             crash_recovery: CrashRecovery::Suspend,
             drain_max_age: Duration::ZERO,
-            loop_guard: boots::Guard {
+            loop_guard: restart_breaker::RestartBreaker {
                 max_restarts: 7,
                 window: Duration::from_secs(90),
                 stable: Duration::from_secs(20),
             },
-            storm: storm::Guard { max_starts: 8, window: Duration::from_secs(240) },
-            // Known once this start is recorded.
+            storm: respawn::RespawnLimit { max_starts: 8, window: Duration::from_secs(240) },
+            // Set once this start is recorded.
             storm_pause: None,
             watchdog: Some(Duration::from_millis(1500)),
             session_cap: Some(4),
@@ -180,23 +177,26 @@ max_concurrent_sessions: 4
         };
         assert_eq!(wired(yaml, &[]), want);
         let env = [("HERMES_GATEWAY_MAX_STARTS", "2"), ("HERMES_GATEWAY_START_WINDOW_S", "10")];
-        assert_eq!(wired(yaml, &env).storm, storm::Guard { max_starts: 2, window: Duration::from_secs(10) });
+        assert_eq!(
+            wired(yaml, &env).storm,
+            respawn::RespawnLimit { max_starts: 2, window: Duration::from_secs(10) }
+        );
         assert_eq!(wired("max_concurrent_sessions: 0", &[]).session_cap, None);
         let odd = "gateway: {restart_loop_guard: {max_restarts: many}, respawn_storm: {window_seconds: -1}}";
         assert_eq!(wired(odd, &[]), Lifetime::default());
     }
 
     #[test]
-    fn links_are_tried_as_the_file_and_the_environment_say() {
+    fn reconnect_settings_come_from_file_and_environment() {
         let yaml = "gateway: {reconnect: {max_attempts: none, park_probe_secs: 600, jitter: no}, \
                     platform_connect_timeout: -1, adapter_disconnect_timeout: 2}";
         let lifetime = wired(yaml, &[]);
-        let want = Terms {
+        let want = LinkPolicy {
             fast_attempts: None,
             slow_probe: Duration::from_secs(600),
             jitter: false,
             connect_within: None,
-            ..Terms::default()
+            ..LinkPolicy::default()
         };
         assert_eq!((lifetime.reconnect, lifetime.disconnect_within), (want, Duration::from_secs(2)));
         let env = [
@@ -205,13 +205,13 @@ max_concurrent_sessions: 4
         ];
         let lifetime = wired("gateway: {reconnect: {max_attempts: 3, park_probe_secs: 0}}", &env);
         assert_eq!(lifetime.reconnect.fast_attempts, Some(3));
-        assert_eq!(lifetime.reconnect.slow_probe, SHORTEST_PROBE);
+        assert_eq!(lifetime.reconnect.slow_probe, MIN_SLOW_PROBE);
         assert_eq!(lifetime.reconnect.connect_within, Some(Duration::from_secs(7)));
         assert_eq!(lifetime.disconnect_within, Duration::from_secs(3));
     }
 
     #[test]
-    fn a_home_channel_is_a_number_a_section_or_a_variable() {
+    fn home_channel_accepts_number_section_or_variable() {
         let telegram = Platform::parse("telegram").unwrap();
         let channel = |chat: &str, thread: Option<&str>, name: &str| HomeChannel {
             platform: telegram,
@@ -243,25 +243,27 @@ max_concurrent_sessions: 4
     }
 
     #[test]
-    fn a_platform_may_be_spared_the_news_of_restarts() {
+    fn restart_notice_can_be_disabled_per_platform() {
         let quiet = wired("slack: {gateway_restart_notification: false}", &[]).quiet_platforms;
         assert_eq!(quiet, [Platform::parse("slack").unwrap()]);
     }
 
     #[test]
-    fn a_supervisor_is_seen() {
+    fn detects_supervisor() {
         let settings = Settings::default();
         assert!(lifetime(&settings, |name| (name == "INVOCATION_ID").then(|| "x".into())).supervised);
     }
 
     #[test]
-    fn doors_have_their_keys_and_short_ones_are_told() {
+    fn warns_about_short_drain_secret() {
         let secret = "a-long-secret-a-long-secret-a-long-secret-a-long-secret";
         let env = [("HERMES_DASHBOARD_DRAIN_SECRET", secret), ("HERMES_DASHBOARD_SESSION_TOKEN", "t")];
         let mut problems = Vec::new();
-        let open =
-            doors(&load("dashboard: {drain_auth: {scope: maintenance}}", &env).settings, &mut problems);
-        let want = Doors {
+        let open = control_access(
+            &load("dashboard: {drain_auth: {scope: maintenance}}", &env).settings,
+            &mut problems,
+        );
+        let want = AccessCredentials {
             drain_secret: Some(Secret::new(secret)),
             drain_scope: "maintenance".into(),
             min_secret_chars: 43,
@@ -270,9 +272,9 @@ max_concurrent_sessions: 4
         assert_eq!((open, problems.len()), (want, 0));
         let short = load("dashboard: {drain_auth: {secret: abc}, theme: dark}", &[]);
         assert!(short.problems.is_empty(), "{:?}", short.problems);
-        let weak = doors(&short.settings, &mut problems);
+        let weak = control_access(&short.settings, &mut problems);
         assert_eq!((weak.drain_scope.as_str(), weak.session_token), ("drain", None));
-        let told = problems[0].to_string();
-        assert!(told.contains("shorter than 43") && !told.contains("abc"), "{told}");
+        let warning = problems[0].to_string();
+        assert!(warning.contains("shorter than 43") && !warning.contains("abc"), "{warning}");
     }
 }

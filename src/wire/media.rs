@@ -1,20 +1,24 @@
-//! Which files may leave, and which may come in.
+//! Policies for outgoing attachments and inbound downloads.
 
 use std::ffi::OsString;
 use std::path::PathBuf;
 
 use petasos_config::keys::{gateway, sessions};
 use petasos_config::{Home, Settings};
-use petasos_gateway::{Inward, Policy};
+use petasos_gateway::{AttachmentPolicy, DownloadSettings};
 
 use super::workspace;
 
-/// What the agent writes may always leave, and what it was sent may go back where it came from; the rest is for the
-/// owner to say.
-pub(super) fn policy(home: &Home, settings: &Settings, env: impl Fn(&str) -> Option<OsString>) -> Policy {
+/// Files in the workspace may always be sent, and received files may return to their chat; the owner allows
+/// others.
+pub(super) fn attachment_policy(
+    home: &Home,
+    settings: &Settings,
+    env: impl Fn(&str) -> Option<OsString>,
+) -> AttachmentPolicy {
     let user = env("HOME").filter(|path| !path.is_empty()).map(PathBuf::from);
     let named = settings.get(&gateway::MEDIA_DIRS);
-    // A list of folders may also be written as the shell writes one.
+    // A list of folders may use the PATH syntax.
     let named = named.iter().flat_map(|entry| entry.split(':')).map(str::trim);
     let named =
         named.filter(|folder| !folder.is_empty()).filter_map(|folder| match folder.strip_prefix("~/") {
@@ -22,23 +26,22 @@ pub(super) fn policy(home: &Home, settings: &Settings, env: impl Fn(&str) -> Opt
             None => Some(PathBuf::from(folder)),
         });
     let own = [workspace(home, settings)];
-    Policy {
+    AttachmentPolicy {
         home: home.path().into(),
         allowed: own.into_iter().chain(named).collect(),
         strict: settings.get(&gateway::STRICT),
         user,
-        ..Policy::default()
+        ..AttachmentPolicy::default()
     }
 }
 
-/// Zero means that there is no limit.
-pub(super) fn inward(settings: &Settings) -> Inward {
+pub(super) fn download_settings(settings: &Settings) -> DownloadSettings {
     let limit = |key| Some(settings.get(key)).filter(|most| *most > 0);
-    Inward {
-        most: limit(&gateway::MAX_INBOUND_MEDIA),
-        total: limit(&gateway::MAX_MEDIA_CACHE),
-        kept: settings.get(&sessions::RETENTION_CACHE),
-        ..Inward::default()
+    DownloadSettings {
+        max_file_bytes: limit(&gateway::MAX_INBOUND_MEDIA),
+        max_cache_bytes: limit(&gateway::MAX_MEDIA_CACHE),
+        retention: settings.get(&sessions::RETENTION_CACHE),
+        ..DownloadSettings::default()
     }
 }
 
@@ -51,12 +54,15 @@ mod tests {
     use super::*;
 
     #[test]
-    fn wires_the_limits_of_the_cache() {
+    fn wires_cache_limits() {
         let day = Duration::from_secs(24 * 3600);
-        let wired = |yaml: &str| inward(&from_texts(yaml.as_bytes(), b"", []).settings);
-        let default = Inward::default();
-        assert_eq!((wired("").kept, wired("").total), (default.kept, default.total));
+        let wired = |yaml: &str| download_settings(&from_texts(yaml.as_bytes(), b"", []).settings);
+        let default = DownloadSettings::default();
+        assert_eq!(
+            (wired("").retention, wired("").max_cache_bytes),
+            (default.retention, default.max_cache_bytes)
+        );
         let set = wired("retention: {cache_days: 3}\ngateway: {max_media_cache_bytes: 0}\n");
-        assert_eq!((set.kept, set.total), (3 * day, None));
+        assert_eq!((set.retention, set.max_cache_bytes), (3 * day, None));
     }
 }

@@ -1,16 +1,16 @@
-//! What is kept, as it is configured.
+//! Retention settings.
 
 use petasos_config::choices::RetentionMode;
 use petasos_config::{Settings, keys::sessions};
 use petasos_gateway::retention::disk::DiskLimits;
-use petasos_gateway::retention::{Mode, Retention};
+use petasos_gateway::retention::{Retention, RetentionAction};
 
 pub(super) fn retention(settings: &Settings) -> Retention {
     Retention {
         mode: match settings.get(&sessions::RETENTION_MODE) {
-            RetentionMode::Archive => Mode::Archive,
-            RetentionMode::Delete => Mode::Delete,
-            RetentionMode::Keep => Mode::Keep,
+            RetentionMode::Archive => RetentionAction::Archive,
+            RetentionMode::Delete => RetentionAction::Delete,
+            RetentionMode::Keep => RetentionAction::Keep,
         },
         every: settings.get(&sessions::RETENTION_EVERY),
         age: settings.get(&sessions::RETENTION_AGE),
@@ -42,7 +42,7 @@ mod tests {
     }
 
     #[test]
-    fn defaults_are_those_of_the_gateway_and_every_key_counts() {
+    fn every_key_is_wired_and_defaults_match_the_gateway() {
         assert_eq!(wired(""), Retention::default());
         let set = wired(
             "retention:\n  mode: delete\n  max_age_days: 1\n  max_database_mb: 2\n  notice_days: 0\n  archive_days: 3\n  \
@@ -50,7 +50,7 @@ mod tests {
         );
         let day = Duration::from_secs(24 * 3600);
         let want = Retention {
-            mode: Mode::Delete,
+            mode: RetentionAction::Delete,
             every: Duration::from_secs(7),
             age: Some(day),
             database: Some(2 << 20),

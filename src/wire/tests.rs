@@ -1,10 +1,13 @@
-//! From texts to what is started.
+//! From configuration texts to what is started.
 
 use std::path::Path;
 
 use petasos_agent::{Provider, TerminalConfig};
 use petasos_config::from_texts;
 use petasos_core::access::{Bots, Strangers};
+
+use petasos_core::capability::ReplyTo;
+use petasos_platforms::Adapter;
 
 use super::*;
 
@@ -21,7 +24,7 @@ fn refuses(yaml: &str, process: &[(&str, &str)], want: &str) {
 }
 
 #[test]
-fn nothing_at_all_gives_the_demo_model_and_a_web_page() {
+fn empty_configuration_gives_demo_model_and_web_page() {
     let wired = wired("", &[]).unwrap();
     assert_eq!(wired.gateway.model.provider, Provider::Demo);
     assert!(wired.gateway.adapters.is_empty());
@@ -31,7 +34,7 @@ fn nothing_at_all_gives_the_demo_model_and_a_web_page() {
 }
 
 #[test]
-fn commands_run_only_where_they_are_switched_on() {
+fn terminal_is_off_by_default() {
     let terminal = |yaml: &str, env: &[(&str, &str)]| wired(yaml, env).unwrap().gateway.settings.terminal;
     assert_eq!(terminal("terminal: {timeout: 60, backend: local}", &[("TERMINAL_TIMEOUT", "30")]), None);
     assert_eq!(terminal("terminal: {enabled: true}", &[]), Some(TerminalConfig::default()));
@@ -44,7 +47,7 @@ fn commands_run_only_where_they_are_switched_on() {
 }
 
 #[test]
-fn a_token_turns_telegram_on_and_an_explicit_no_keeps_it_off() {
+fn token_enables_telegram_unless_disabled() {
     let count = |yaml: &str, env: &[(&str, &str)]| wired(yaml, env).unwrap().gateway.adapters.len();
     let token = [("TELEGRAM_BOT_TOKEN", "123:abc")];
     assert_eq!(count("", &token), 1);
@@ -55,11 +58,11 @@ fn a_token_turns_telegram_on_and_an_explicit_no_keeps_it_off() {
 }
 
 #[test]
-fn telegram_is_called_instead_of_polled_with_a_secret_and_never_without() {
+fn telegram_webhook_requires_a_secret() {
     let silence =
         |env: &[(&str, &str)]| wired("", env).unwrap().gateway.adapters[0].capabilities().longest_silence;
-    let (token, url) =
-        (("TELEGRAM_BOT_TOKEN", "123:abc"), ("TELEGRAM_WEBHOOK_URL", "https://example.org/tg"));
+    let token = ("TELEGRAM_BOT_TOKEN", "123:abc");
+    let url = ("TELEGRAM_WEBHOOK_URL", "https://example.org/tg");
     let secret = ("TELEGRAM_WEBHOOK_SECRET", "s3cret");
     assert_ne!(silence(&[token]), silence(&[token, url, secret]));
     refuses("", &[token, url], "TELEGRAM_WEBHOOK_SECRET");
@@ -68,15 +71,16 @@ fn telegram_is_called_instead_of_polled_with_a_secret_and_never_without() {
 }
 
 #[test]
-fn tokens_turn_discord_and_slack_on() {
+fn tokens_enable_discord_and_slack() {
     let platforms = |yaml: &str, env: &[(&str, &str)]| -> Vec<&'static str> {
         let wired = wired(yaml, env).unwrap();
-        let scopes: Vec<_> = wired.gateway.lifetime.sole.iter().map(|sole| sole.scope).collect();
+        let scopes: Vec<_> = wired.gateway.lifetime.bot_locks.iter().map(|sole| sole.scope).collect();
         assert_eq!(scopes.len(), wired.gateway.adapters.len());
         scopes
     };
     let discord = ("DISCORD_BOT_TOKEN", "OTAw.x.secret");
-    let (bot, app) = (("SLACK_BOT_TOKEN", "xoxb-1-2,xoxb-3-4"), ("SLACK_APP_TOKEN", "xapp-1-A1-2"));
+    let bot = ("SLACK_BOT_TOKEN", "xoxb-1-2,xoxb-3-4");
+    let app = ("SLACK_APP_TOKEN", "xapp-1-A1-2");
     assert_eq!(platforms("", &[discord]), ["discord-bot-token"]);
     assert_eq!(platforms("", &[bot, app]), ["slack-app-token"]);
     assert_eq!(platforms("", &[discord, bot, app]), ["discord-bot-token", "slack-app-token"]);
@@ -92,7 +96,7 @@ fn tokens_turn_discord_and_slack_on() {
 }
 
 #[test]
-fn one_platform_that_cannot_be_built_is_listed_and_the_others_start() {
+fn lists_unavailable_platform_and_starts_the_others() {
     let yaml = "slack: {enabled: true}\ndiscord: {token: a.b.c, extra: {api_base: nonsense}}\ntelegram: {token: '1:a'}";
     let wired = wired(yaml, &[]).unwrap();
     assert_eq!(wired.gateway.adapters.len(), 1);
@@ -112,24 +116,24 @@ fn warns(yaml: &str, env: &[(&str, &str)], want: &str) {
     let home = Home::resolve(Some(Path::new("/nowhere")), |_| None).unwrap();
     let mut resolved = from_texts(yaml.as_bytes(), b"", process);
     wire(&home, &mut resolved).unwrap();
-    let told: Vec<String> = resolved.problems.iter().map(ToString::to_string).collect();
-    assert!(told.iter().any(|it| it.contains(want)), "{told:?}");
+    let problems: Vec<String> = resolved.problems.iter().map(ToString::to_string).collect();
+    assert!(problems.iter().any(|it| it.contains(want)), "{problems:?}");
 }
 
 #[test]
-fn what_looks_wrong_is_said_before_the_platform_says_it() {
+fn warns_about_malformed_credentials() {
     let token = ("DISCORD_BOT_TOKEN", "OTAw.x.secret");
-    warns("", &[("DISCORD_BOT_TOKEN", "f00ba4")], "does not look like a token of Discord");
+    warns("", &[("DISCORD_BOT_TOKEN", "f00ba4")], "does not look like a Discord token");
     warns("", &[token, ("DISCORD_ALLOWED_USERS", "123,alice")], "\"alice\" is not an id");
     warns("", &[("DISCORD_BOT_TOKEN", "your-token")], "Discord stays off");
     warns("", &[("SLACK_BOT_TOKEN", "xoxb-1")], "no app token, so it stays off; set SLACK_APP_TOKEN");
     warns("", &[("SLACK_APP_TOKEN", "xapp-1")], "no bot token, so it stays off; set SLACK_BOT_TOKEN");
     let swapped = [("SLACK_BOT_TOKEN", "xapp-1"), ("SLACK_APP_TOKEN", "xoxb-1")];
-    warns("", &swapped, "platforms.slack.app_token does not begin with xapp-");
+    warns("", &swapped, "platforms.slack.app_token does not start with xapp-");
 }
 
 #[test]
-fn fallbacks_are_checked_like_the_first_model() {
+fn validates_fallback_models() {
     let yaml =
         "fallback_providers:\n  - {provider: ollama, model: small}\n  - {provider: openai, model: big}\n";
     let wired = wired(yaml, &[("OPENAI_API_KEY", "sk-1")]).unwrap();
@@ -137,19 +141,19 @@ fn fallbacks_are_checked_like_the_first_model() {
     assert_eq!(names, ["small", "big"]);
     assert!(wired.gateway.model.fallbacks[1].api_key.is_some());
     refuses(
-        "fallback_model: {provider: nobody, model: x}",
+        "fallback_model: {provider: unknown, model: x}",
         &[],
         "fallback_providers[0]: provider: expected one of",
     );
 }
 
 #[test]
-fn a_provider_without_its_key_is_an_error_that_names_the_variable() {
+fn missing_api_key_error_names_the_variable() {
     refuses("model: {provider: anthropic}", &[], "ANTHROPIC_API_KEY");
 }
 
 #[test]
-fn access_comes_from_lists_and_environment() {
+fn reads_access_from_lists_and_environment() {
     let env = [("TELEGRAM_ALLOWED_USERS", "1,2"), ("GATEWAY_ALLOWED_USERS", "9")];
     let access = wired("unauthorized_dm_behavior: ignore", &env).unwrap().gateway.access;
     assert_eq!(access.users, ["9"]);
@@ -158,11 +162,12 @@ fn access_comes_from_lists_and_environment() {
 }
 
 #[test]
-fn access_is_set_for_every_platform_in_the_same_way() {
+fn access_settings_work_on_every_platform() {
     for name in ["telegram", "discord", "slack"] {
         let platform = Platform::parse(name).unwrap();
         let upper = name.to_uppercase();
-        let (users, bots) = (format!("{upper}_ALLOWED_USERS"), format!("{upper}_ALLOW_BOTS"));
+        let users = format!("{upper}_ALLOWED_USERS");
+        let bots = format!("{upper}_ALLOW_BOTS");
         let yaml = format!(
             "{name}: {{allow_admin_from: [1], user_allowed_commands: new, unauthorized_dm_behavior: pair}}"
         );
@@ -179,7 +184,7 @@ fn access_is_set_for_every_platform_in_the_same_way() {
 }
 
 #[test]
-fn transport_off_means_no_previews() {
+fn transport_off_disables_previews() {
     let on = |yaml: &str| wired(yaml, &[]).unwrap().gateway.settings.streaming.enabled;
     assert!(on("streaming: {enabled: true}"));
     assert!(!on("streaming: {enabled: true, transport: off}"));
@@ -187,17 +192,17 @@ fn transport_off_means_no_previews() {
 }
 
 #[test]
-fn what_the_owner_set_for_a_platform_reaches_its_adapter() {
+fn platform_settings_reach_the_adapter() {
     let env =
         [("TELEGRAM_BOT_TOKEN", "123:abc"), ("TELEGRAM_REPLY_TO_MODE", "all"), ("TELEGRAM_REACTIONS", "yes")];
     let wired = wired("telegram: {typing_indicator: false}", &env).unwrap();
     let telegram = &wired.gateway.adapters[0];
     assert_eq!(telegram.capabilities().reply_to, ReplyTo::All);
-    assert!(!telegram.capabilities().typing && telegram.capabilities().marks);
+    assert!(!telegram.capabilities().typing && telegram.capabilities().status_reactions);
 }
 
 #[test]
-fn further_workspaces_of_slack_come_from_their_file() {
+fn reads_additional_slack_workspaces_from_file() {
     let folder = tempfile::TempDir::new().unwrap();
     let home = Home::resolve(Some(folder.path()), |_| None).unwrap();
     let spoken = |file: &str| {
@@ -206,28 +211,28 @@ fn further_workspaces_of_slack_come_from_their_file() {
         let process = process.into_iter().map(|(name, value)| (name.into(), value.into()));
         let mut resolved = from_texts(b"", b"", process);
         let wired = wire(&home, &mut resolved).unwrap();
-        let told: Vec<String> = resolved.problems.iter().map(ToString::to_string).collect();
+        let problems: Vec<String> = resolved.problems.iter().map(ToString::to_string).collect();
         match wired.gateway.adapters.into_iter().next() {
-            Some(Adapter::Slack(slack)) => (slack.workspaces(), told),
+            Some(Adapter::Slack(slack)) => (slack.workspace_count(), problems),
             other => panic!("{other:?}"),
         }
     };
-    let (count, told) = spoken(r#"{"T1": {"token": "xoxb-1", "team_name": "a"}, "T2": "xoxb-2"}"#);
-    assert_eq!((count, told.len()), (2, 0), "{told:?}");
-    let (count, told) = spoken(r#"{"T1": 5, "hush": "hush"}"#);
+    let (count, problems) = spoken(r#"{"T1": {"token": "xoxb-1", "team_name": "a"}, "T2": "xoxb-2"}"#);
+    assert_eq!((count, problems.len()), (2, 0), "{problems:?}");
+    let (count, problems) = spoken(r#"{"T1": 5, "hush": "hush"}"#);
     assert_eq!(count, 1);
-    assert!(told[0].contains("slack_tokens.json") && !told[0].contains("hush"), "{told:?}");
+    assert!(problems[0].contains("slack_tokens.json") && !problems[0].contains("hush"), "{problems:?}");
 }
 
 #[test]
-fn what_a_connector_passes_on_is_said_by_the_platform_or_for_all_of_them() {
+fn require_mention_prefers_platform_over_global_setting() {
     let require = |yaml: &str| {
         let yaml = format!("gateway: {{relay_url: 'https://c.example', relay_platforms: [matrix]}}\n{yaml}");
         let wired = wired(&yaml, &[]).unwrap();
         let relay = wired.gateway.adapters[0].relay().expect("a relay");
         relay.policies()[0].require_address
     };
-    assert!(!require(""), "as it is usual there");
+    assert!(!require(""), "the platform's default");
     for yes in [
         "matrix: {require_mention: true}",
         "platforms: {matrix: {require_mention: true}}",
@@ -238,7 +243,7 @@ fn what_a_connector_passes_on_is_said_by_the_platform_or_for_all_of_them() {
     }
     assert!(
         !require("matrix: {require_mention: false}\nrequire_mention: true"),
-        "the platform's own word counts"
+        "the platform's setting takes precedence"
     );
     let nested = "gateway: {relay_url: 'https://c.example', relay_platforms: [matrix], platforms: {matrix: {require_mention: true}}}";
     let wired = wired(nested, &[]).unwrap();

@@ -1,14 +1,13 @@
-//! Commands that need a yes, with the real program: asked in the chat with buttons, never run without one, whatever
-//! happens to the process.
+//! Approval of commands: requested in the chat with buttons, and required across crashes.
 
-use crate::support::{Bench, SOON, failed, fine, json};
-use petasos_fakes::model::{Answer, Request};
+use crate::support::{ProgramFixture, SOON, expect_failure, expect_json, expect_success};
+use petasos_fakes::model::{Answer, ChatRequest};
 use serde_json::{Value, json};
 
 const CONFIG: &str = "terminal: {enabled: true, login_shell: false}\n";
 
-/// `run: <command>` is run, and its result comes back; whatever else is said is echoed.
-fn obey(request: &Request) -> Answer {
+/// Calls the terminal for `run: <command>`, and echoes everything else.
+fn scripted_answer(request: &ChatRequest) -> Answer {
     let body = request.body();
     let last = body["messages"].as_array().and_then(|all| all.last().cloned()).unwrap_or_default();
     match (last["role"].as_str(), request.last_user.split_once("run: ")) {
@@ -18,203 +17,205 @@ fn obey(request: &Request) -> Answer {
     }
 }
 
-fn bench() -> Bench {
-    let bench = Bench::with(&format!("{CONFIG}telegram: {{allow_admin_from: ['7', '8']}}\n"));
-    bench.model.respond(obey);
-    bench
+fn fixture() -> ProgramFixture {
+    let fixture =
+        ProgramFixture::with_config(&format!("{CONFIG}telegram: {{allow_admin_from: ['7', '8']}}\n"));
+    fixture.model.respond(scripted_answer);
+    fixture
 }
 
-/// Waits for the question about this and gives its message and what its buttons carry.
+/// Waits for the approval request with this text. Returns its message id and button values.
 #[track_caller]
-fn asked(bench: &Bench, chat: i64, about: &str) -> (i64, Vec<String>) {
-    let found = bench.telegram.wait_until(SOON, |world| {
-        let waits = |text: &str| text.contains("May I run") && text.contains(about);
-        let message = world.messages(chat).find(|it| waits(&it.text) && it.reply_markup.is_some())?;
+fn wait_approval_request(fixture: &ProgramFixture, chat: i64, about: &str) -> (i64, Vec<String>) {
+    let found = fixture.telegram.wait_until(SOON, |state| {
+        let is_request = |text: &str| text.contains("May I run") && text.contains(about);
+        let message = state.messages(chat).find(|it| is_request(&it.text) && it.reply_markup.is_some())?;
         Some((message.id, message.reply_markup.clone().unwrap_or_default()))
     });
-    let (id, keyboard) = found.unwrap_or_else(|| panic!("never asked: {:?}", bench.telegram.texts(chat)));
+    let (id, keyboard) = found.unwrap_or_else(|| panic!("never asked: {:?}", fixture.telegram.texts(chat)));
     let rows = keyboard["inline_keyboard"].as_array().cloned().unwrap_or_default();
     let keys = rows.iter().filter_map(Value::as_array).flatten();
     (id, keys.filter_map(|key| key["callback_data"].as_str().map(str::to_owned)).collect())
 }
 
-fn press(bench: &Bench, chat: i64, question: &(i64, Vec<String>), choice: &str) {
+fn press_button(fixture: &ProgramFixture, chat: i64, question: &(i64, Vec<String>), choice: &str) {
     let wanted = format!("ea:{choice}:");
     let data = question.1.iter().find(|data| data.starts_with(&wanted)).expect("such a button");
-    bench.telegram.push_callback(chat, chat, question.0, data);
+    fixture.telegram.push_callback(chat, chat, question.0, data);
 }
 
 #[track_caller]
-fn sees(bench: &Bench, chat: i64, want: &str) {
-    let found = bench.telegram.wait_until(SOON, |world| {
-        world.messages(chat).any(|message| message.text.contains(want)).then_some(())
+fn wait_text(fixture: &ProgramFixture, chat: i64, want: &str) {
+    let found = fixture.telegram.wait_until(SOON, |state| {
+        state.messages(chat).any(|message| message.text.contains(want)).then_some(())
     });
-    assert!(found.is_some(), "{want:?} never came: {:?}", bench.telegram.texts(chat));
+    assert!(found.is_some(), "{want:?} never came: {:?}", fixture.telegram.texts(chat));
 }
 
 #[test]
-fn a_kill_while_waiting_loses_the_question_and_runs_nothing_and_always_outlives_another() {
-    let mut bench = bench();
-    bench.start();
-    let folder = bench.home.path().join("workspace/x");
+fn kill_cancels_open_approval_and_keeps_permanent_approval() {
+    let mut fixture = fixture();
+    fixture.start();
+    let folder = fixture.home.path().join("workspace/x");
     std::fs::create_dir_all(&folder).expect("made");
-    bench.telegram.push_text(7, 7, "run: rm -rf ./x");
-    let question = asked(&bench, 7, "rm -rf ./x");
-    // Its message is known by its number: a copy of unknown fate would keep its buttons.
-    bench.settle_outbox();
-    bench.kill();
-    press(&bench, 7, &question, "once");
-    bench.start();
-    sees(&bench, 7, "lost in a restart of the gateway. It was not run.");
-    sees(&bench, 7, "NOT RUN");
-    sees(&bench, 7, "That question is over.");
-    assert!(folder.exists(), "nobody agreed to this");
-    let gone = bench.telegram.wait_until(SOON, |world| {
-        let mut shown = world.messages(7).filter(|it| it.id == question.0);
+    fixture.telegram.push_text(7, 7, "run: rm -rf ./x");
+    let question = wait_approval_request(&fixture, 7, "rm -rf ./x");
+    // The message id is stored: after an unknown send outcome the first copy would keep its buttons.
+    fixture.wait_outbox_empty();
+    fixture.kill();
+    press_button(&fixture, 7, &question, "once");
+    fixture.start();
+    wait_text(&fixture, 7, "lost in a restart of the gateway. It was not run.");
+    wait_text(&fixture, 7, "NOT RUN");
+    wait_text(&fixture, 7, "no longer open");
+    assert!(folder.exists(), "run without approval");
+    let gone = fixture.telegram.wait_until(SOON, |state| {
+        let mut shown = state.messages(7).filter(|it| it.id == question.0);
         shown.any(|it| it.reply_markup.is_none()).then_some(())
     });
     assert!(gone.is_some(), "its buttons stay");
 
-    bench.telegram.push_text(7, 7, "run: rm -rf ./x");
-    let again = asked(&bench, 7, "rm -rf ./x");
-    press(&bench, 7, &again, "always");
-    sees(&bench, 7, "allowed it from now on");
+    fixture.telegram.push_text(7, 7, "run: rm -rf ./x");
+    let again = wait_approval_request(&fixture, 7, "rm -rf ./x");
+    press_button(&fixture, 7, &again, "always");
+    wait_text(&fixture, 7, "allowed it from now on");
     assert!(!folder.exists());
-    bench.kill();
+    fixture.kill();
     std::fs::create_dir_all(&folder).expect("made");
-    bench.start();
-    bench.telegram.push_text(8, 8, "run: rm -rf ./x");
-    sees(&bench, 8, "the user has allowed such commands");
+    fixture.start();
+    fixture.telegram.push_text(8, 8, "run: rm -rf ./x");
+    wait_text(&fixture, 8, "the user has allowed such commands");
     assert!(!folder.exists());
 }
 
 #[test]
-fn a_question_can_be_answered_from_the_terminal_by_its_name() {
-    let mut bench = bench();
-    bench.start();
-    let folder = bench.home.path().join("workspace/x");
+fn terminal_answers_approval_by_id() {
+    let mut fixture = fixture();
+    fixture.start();
+    let folder = fixture.home.path().join("workspace/x");
     std::fs::create_dir_all(&folder).expect("made");
-    bench.telegram.push_text(7, 7, "run: rm -rf ./x");
-    let question = asked(&bench, 7, "rm -rf ./x");
+    fixture.telegram.push_text(7, 7, "run: rm -rf ./x");
+    let question = wait_approval_request(&fixture, 7, "rm -rf ./x");
     let name = question.1[0].rsplit(':').next().expect("a name").to_owned();
-    let said = bench.run(&["chat", &format!("/approve {name}")]);
+    let said = fixture.run(&["chat", &format!("/approve {name}")]);
     assert!(crate::support::stdout(&said).contains("Allowed once"), "{said:?}");
-    sees(&bench, 7, "allowed it once");
+    wait_text(&fixture, 7, "allowed it once");
     assert!(!folder.exists());
 }
 
-/// What the buttons of a message carry, however the platform packs them.
-fn carried(value: &Value, name: &str) -> Vec<String> {
+/// The button values of a message; platforms nest them differently.
+fn button_values(value: &Value, name: &str) -> Vec<String> {
     match value {
-        Value::Array(all) => all.iter().flat_map(|it| carried(it, name)).collect(),
+        Value::Array(all) => all.iter().flat_map(|it| button_values(it, name)).collect(),
         Value::Object(fields) => {
             let own = fields.get(name).and_then(Value::as_str).map(str::to_owned);
-            own.into_iter().chain(fields.values().flat_map(|it| carried(it, name))).collect()
+            own.into_iter().chain(fields.values().flat_map(|it| button_values(it, name))).collect()
         }
         Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => vec![],
     }
 }
 
-fn with(choice: &str, keys: &[String]) -> String {
+fn button_value(choice: &str, keys: &[String]) -> String {
     let wanted = format!("ea:{choice}:");
     keys.iter().find(|data| data.starts_with(&wanted)).expect("such a button").clone()
 }
 
 #[test]
-fn on_discord_a_pressed_button_answers_and_the_buttons_go_with_the_question() {
+fn discord_button_answers_approval_and_is_removed() {
     const DIRECT: u64 = 50;
-    const SOMEBODY: u64 = 5;
-    let mut bench = Bench::setup().discord().with(CONFIG).build();
-    bench.model.respond(obey);
-    bench.start();
-    let folder = bench.home.path().join("workspace/x");
+    const USER: u64 = 5;
+    let mut fixture = ProgramFixture::builder().discord().with(CONFIG).build();
+    fixture.model.respond(scripted_answer);
+    fixture.start();
+    let folder = fixture.home.path().join("workspace/x");
     for (choice, left, want) in
         [("deny", true, "BLOCKED: the user did not consent"), ("once", false, "allowed it once")]
     {
         std::fs::create_dir_all(&folder).expect("made");
-        bench.discord().push_text(DIRECT, SOMEBODY, "run: rm -rf ./x");
-        let question = bench.discord().wait_until(SOON, |world| {
-            let mut all = world.messages(DIRECT);
+        fixture.discord().push_text(DIRECT, USER, "run: rm -rf ./x");
+        let question = fixture.discord().wait_until(SOON, |state| {
+            let mut all = state.messages(DIRECT);
             all.find(|it| {
-                it.content.contains("May I run") && !carried(&it.components, "custom_id").is_empty()
+                it.content.contains("May I run") && !button_values(&it.components, "custom_id").is_empty()
             })
-            .map(|it| (it.id, carried(&it.components, "custom_id")))
+            .map(|it| (it.id, button_values(&it.components, "custom_id")))
         });
         let (id, keys) = question.expect("a question with buttons");
-        assert!(folder.exists(), "nobody agreed yet");
-        bench.discord().push_button(DIRECT, SOMEBODY, id, &with(choice, &keys));
-        let gone = bench.discord().wait_until(SOON, |world| {
-            let shown = world.messages(DIRECT).find(|it| it.id == id)?;
-            (shown.edits > 0 && carried(&shown.components, "custom_id").is_empty()).then_some(())
+        assert!(folder.exists(), "run without approval");
+        fixture.discord().push_button(DIRECT, USER, id, &button_value(choice, &keys));
+        let gone = fixture.discord().wait_until(SOON, |state| {
+            let shown = state.messages(DIRECT).find(|it| it.id == id)?;
+            (shown.edits > 0 && button_values(&shown.components, "custom_id").is_empty()).then_some(())
         });
-        assert!(gone.is_some(), "{choice}: {:?}", bench.discord().visible(DIRECT));
-        let told = bench.discord().wait_until(SOON, |world| {
-            world
+        assert!(gone.is_some(), "{choice}: {:?}", fixture.discord().visible(DIRECT));
+        let told = fixture.discord().wait_until(SOON, |state| {
+            state
                 .texts(DIRECT)
                 .iter()
                 .any(|text| text.starts_with("got ") && text.contains(want))
                 .then_some(())
         });
-        assert!(told.is_some(), "{choice}: {:?}", bench.discord().texts(DIRECT));
+        assert!(told.is_some(), "{choice}: {:?}", fixture.discord().texts(DIRECT));
         assert_eq!(folder.exists(), left, "{choice}");
     }
 }
 
 #[test]
-fn on_slack_a_pressed_button_answers_and_the_buttons_go_with_the_question() {
-    let mut bench = Bench::setup().slack().with(CONFIG).build();
-    bench.model.respond(obey);
-    bench.start();
-    let folder = bench.home.path().join("workspace/x");
+fn slack_button_answers_approval_and_is_removed() {
+    let mut fixture = ProgramFixture::builder().slack().with(CONFIG).build();
+    fixture.model.respond(scripted_answer);
+    fixture.start();
+    let folder = fixture.home.path().join("workspace/x");
     for (choice, left, want) in
         [("deny", true, "BLOCKED: the user did not consent"), ("once", false, "allowed it once")]
     {
         std::fs::create_dir_all(&folder).expect("made");
-        bench.slack().push_text("D1", "U5", "run: rm -rf ./x");
-        let question = bench.slack().wait_until(SOON, |world| {
-            let keys = |blocks: &Option<Value>| carried(blocks.as_ref().unwrap_or(&Value::Null), "value");
-            let mut all = world.messages("D1");
+        fixture.slack().push_text("D1", "U5", "run: rm -rf ./x");
+        let question = fixture.slack().wait_until(SOON, |state| {
+            let keys =
+                |blocks: &Option<Value>| button_values(blocks.as_ref().unwrap_or(&Value::Null), "value");
+            let mut all = state.messages("D1");
             all.find(|it| !keys(&it.blocks).is_empty()).map(|it| (it.ts.clone(), keys(&it.blocks)))
         });
         let (ts, keys) = question.expect("a question with buttons");
-        assert!(folder.exists(), "nobody agreed yet");
-        bench.slack().push_press("D1", "U5", &ts, &with(choice, &keys)).expect("a button");
-        let gone = bench.slack().wait_until(SOON, |world| {
-            let shown = world.messages("D1").find(|it| it.ts == ts)?;
-            let left = carried(shown.blocks.as_ref().unwrap_or(&Value::Null), "value");
+        assert!(folder.exists(), "run without approval");
+        fixture.slack().push_press("D1", "U5", &ts, &button_value(choice, &keys)).expect("a button");
+        let gone = fixture.slack().wait_until(SOON, |state| {
+            let shown = state.messages("D1").find(|it| it.ts == ts)?;
+            let left = button_values(shown.blocks.as_ref().unwrap_or(&Value::Null), "value");
             (shown.edits > 0 && left.is_empty()).then_some(())
         });
-        assert!(gone.is_some(), "{choice}: {:?}", bench.slack().visible("D1"));
-        let told = bench.slack().wait_until(SOON, |world| {
-            world.texts("D1").iter().any(|text| text.starts_with("got ") && text.contains(want)).then_some(())
+        assert!(gone.is_some(), "{choice}: {:?}", fixture.slack().visible("D1"));
+        let told = fixture.slack().wait_until(SOON, |state| {
+            state.texts("D1").iter().any(|text| text.starts_with("got ") && text.contains(want)).then_some(())
         });
-        assert!(told.is_some(), "{choice}: {:?}", bench.slack().texts("D1"));
+        assert!(told.is_some(), "{choice}: {:?}", fixture.slack().texts("D1"));
         assert_eq!(folder.exists(), left, "{choice}");
     }
 }
 
 #[test]
-fn what_was_allowed_for_good_is_listed_and_can_be_revoked_with_and_without_a_gateway() {
-    let mut bench = bench();
-    bench.start();
-    let none = fine(&bench.run(&["approvals"]));
-    assert!(none.contains("nothing runs unasked"), "{none}");
-    let folder = bench.home.path().join("x");
-    let allow = |bench: &Bench, chat: i64, choice: &str| {
+fn lists_and_revokes_approvals_with_and_without_gateway() {
+    let mut fixture = fixture();
+    fixture.start();
+    let none = expect_success(&fixture.run(&["approvals"]));
+    assert!(none.contains("No lasting approvals"), "{none}");
+    let folder = fixture.home.path().join("x");
+    let allow = |fixture: &ProgramFixture, chat: i64, choice: &str| {
         std::fs::create_dir_all(&folder).expect("made");
-        bench.telegram.push_text(chat, chat, "run: rm -rf ../x");
-        let question = asked(bench, chat, "rm -rf ../x");
-        press(bench, chat, &question, choice);
-        let gone = bench.telegram.wait_until(SOON, |world| {
-            let mut shown = world.messages(chat).filter(|it| it.id == question.0);
+        fixture.telegram.push_text(chat, chat, "run: rm -rf ../x");
+        let question = wait_approval_request(fixture, chat, "rm -rf ../x");
+        press_button(fixture, chat, &question, choice);
+        let gone = fixture.telegram.wait_until(SOON, |state| {
+            let mut shown = state.messages(chat).filter(|it| it.id == question.0);
             shown.any(|it| it.reply_markup.is_none()).then_some(())
         });
         assert!(gone.is_some(), "its buttons stay");
     };
-    allow(&bench, 7, "session");
-    allow(&bench, 8, "always");
-    let listed = json(&bench.run(&["approvals", "list", "--json"]));
-    // Beside the workspace lies what is the gateway's own, so a delete there is of two kinds.
+    allow(&fixture, 7, "session");
+    allow(&fixture, 8, "always");
+    let listed = expect_json(&fixture.run(&["approvals", "list", "--json"]));
+    // The gateway's own files are next to the workspace, so a delete there has two kinds.
     let kinds = |listed: &Value| -> Vec<Value> {
         listed.as_array().expect("a list").iter().map(|it| it["kind"].clone()).collect()
     };
@@ -224,66 +225,65 @@ fn what_was_allowed_for_good_is_listed_and_can_be_revoked_with_and_without_a_gat
         "{listed}"
     );
     assert!(listed[1]["session"].is_null() && listed[2]["session"].is_string(), "{listed}");
-    let shown = fine(&bench.run(&["approvals"]));
+    let shown = expect_success(&fixture.run(&["approvals"]));
     assert!(shown.contains("everywhere") && shown.contains("Deletes folders"), "{shown}");
 
-    let wrong = failed(&bench.run(&["approvals", "revoke", "recursive_delet"]), 1);
+    let wrong = expect_failure(&fixture.run(&["approvals", "revoke", "recursive_delet"]), 1);
     assert!(wrong.contains("did you mean recursive_delete?"), "{wrong}");
-    let revoked = fine(&bench.run(&["approvals", "revoke", "recursive_delete"]));
-    assert_eq!(revoked.trim(), "recursive_delete is asked about again");
-    assert_eq!(kinds(&json(&bench.run(&["approvals", "--json"]))), ["own_config", "own_config"]);
-    // Whoever was allowed is asked again at once, without a restart.
-    allow(&bench, 8, "always");
-    bench.settle();
-    bench.terminate();
-    let revoked = fine(&bench.run(&["approvals", "revoke", "--all"]));
+    let revoked = expect_success(&fixture.run(&["approvals", "revoke", "recursive_delete"]));
+    assert_eq!(revoked.trim(), "Revoked. recursive_delete needs approval again");
+    assert_eq!(kinds(&expect_json(&fixture.run(&["approvals", "--json"]))), ["own_config", "own_config"]);
+    // The revocation takes effect without a restart.
+    allow(&fixture, 8, "always");
+    fixture.wait_idle();
+    fixture.terminate();
+    let revoked = expect_success(&fixture.run(&["approvals", "revoke", "--all"]));
     assert!(revoked.contains("3 approvals were revoked"), "{revoked}");
-    bench.start();
-    allow(&bench, 8, "deny");
+    fixture.start();
+    allow(&fixture, 8, "deny");
     assert!(folder.exists());
 }
 
-/// Everything that the chat shows, one message after the other.
-fn all_texts(bench: &Bench, chat: i64) -> String {
-    bench.telegram.texts(chat).join("\n")
+fn all_texts(fixture: &ProgramFixture, chat: i64) -> String {
+    fixture.telegram.texts(chat).join("\n")
 }
 
 #[test]
-fn long_commands_are_shown_whole_before_they_run() {
-    let mut bench = bench();
-    bench.start();
-    let folder = bench.home.path().join("workspace/x");
+fn shows_long_command_in_full_before_it_runs() {
+    let mut fixture = fixture();
+    fixture.start();
+    let folder = fixture.home.path().join("workspace/x");
     std::fs::create_dir_all(&folder).expect("made");
     let words: Vec<String> = (0..900).map(|at| format!("w{at}")).collect();
     let command = format!("echo {} >/dev/null; rm -rf ./x", words.join(" "));
-    bench.telegram.push_text(7, 7, format!("run: {command}"));
-    // The buttons stand below the last part, behind all of the command.
-    let question = bench.telegram.wait_until(SOON, |world| {
-        let message = world.messages(7).find(|it| it.reply_markup.is_some())?;
+    fixture.telegram.push_text(7, 7, format!("run: {command}"));
+    // The last part has the buttons.
+    let question = fixture.telegram.wait_until(SOON, |state| {
+        let message = state.messages(7).find(|it| it.reply_markup.is_some())?;
         message.text.contains("rm -rf ./x").then_some(message.id)
     });
-    let id = question.unwrap_or_else(|| panic!("the end is not shown: {:?}", bench.telegram.texts(7)));
-    let shown = all_texts(&bench, 7);
+    let id = question.unwrap_or_else(|| panic!("the end is not shown: {:?}", fixture.telegram.texts(7)));
+    let shown = all_texts(&fixture, 7);
     assert!(shown.contains("May I run"), "{shown}");
     for word in &words {
         assert!(shown.split_whitespace().any(|it| it == word), "{word} is not shown");
     }
-    assert!(folder.exists(), "nobody agreed yet");
-    let keyboard = bench.telegram.look(|world| world.messages(7).find(|it| it.id == id).cloned());
-    let keys = carried(&keyboard.expect("shown").reply_markup.unwrap_or_default(), "callback_data");
-    bench.telegram.push_callback(7, 7, id, &with("once", &keys));
-    sees(&bench, 7, "allowed it once");
+    assert!(folder.exists(), "run without approval");
+    let keyboard = fixture.telegram.read(|state| state.messages(7).find(|it| it.id == id).cloned());
+    let keys = button_values(&keyboard.expect("shown").reply_markup.unwrap_or_default(), "callback_data");
+    fixture.telegram.push_callback(7, 7, id, &button_value("once", &keys));
+    wait_text(&fixture, 7, "allowed it once");
     assert!(!folder.exists());
 }
 
 #[test]
-fn commands_too_long_to_show_are_refused_without_a_question() {
-    let mut bench = bench();
-    bench.start();
-    let folder = bench.home.path().join("workspace/x");
+fn refuses_command_too_long_to_show() {
+    let mut fixture = fixture();
+    fixture.start();
+    let folder = fixture.home.path().join("workspace/x");
     std::fs::create_dir_all(&folder).expect("made");
-    // The message itself is limited by the chat, so the model makes the command long.
-    bench.model.respond(|request: &Request| {
+    // The chat limits the message, so the model makes the command long.
+    fixture.model.respond(|request: &ChatRequest| {
         let last =
             request.body()["messages"].as_array().and_then(|all| all.last().cloned()).unwrap_or_default();
         match last["role"].as_str() {
@@ -294,85 +294,85 @@ fn commands_too_long_to_show_are_refused_without_a_question() {
             ),
         }
     });
-    bench.telegram.push_text(7, 7, "go");
-    sees(&bench, 7, "too long to be shown to them whole");
-    assert!(!all_texts(&bench, 7).contains("May I run") && folder.exists());
+    fixture.telegram.push_text(7, 7, "go");
+    wait_text(&fixture, 7, "too long to be shown to them whole");
+    assert!(!all_texts(&fixture, 7).contains("May I run") && folder.exists());
 }
 
 #[test]
-fn redaction_hides_values_and_never_the_rest_of_a_command() {
-    let mut bench = bench();
-    bench.start();
+fn redaction_hides_only_secret_values_of_a_command() {
+    let mut fixture = fixture();
+    fixture.start();
     let secret = "aB3dE5fG7hI9jK1lM3nO5pQ7";
-    bench.telegram.push_text(
+    fixture.telegram.push_text(
         7,
         7,
         format!("run: echo '-----BEGIN RSA PRIVATE KEY-----'; K=sk-{secret} rm -rf ./behind bearer\n# sk-of-a-path/x -----END RSA PRIVATE KEY-----"),
     );
-    asked(
-        &bench,
+    wait_approval_request(
+        &fixture,
         7,
         "-----BEGIN RSA PRIVATE KEY-----'; K=sk-⟨secret value, 24 characters⟩ rm -rf ./behind bearer\n# sk-of-a-path/x",
     );
-    assert!(!all_texts(&bench, 7).contains(secret));
+    assert!(!all_texts(&fixture, 7).contains(secret));
 }
 
 #[test]
-fn invisible_characters_are_spelled_out_in_the_question() {
-    let mut bench = bench();
-    bench.start();
-    bench.telegram.push_text(7, 7, "run: rm -rf ./x\u{202e}y\u{200b}\u{1b}[2K # ```\r\n");
-    asked(&bench, 7, "rm -rf ./x⟨U+202E⟩y⟨U+200B⟩⟨U+001B⟩[2K # ``⟨U+0060⟩");
+fn approval_request_spells_out_invisible_characters() {
+    let mut fixture = fixture();
+    fixture.start();
+    fixture.telegram.push_text(7, 7, "run: rm -rf ./x\u{202e}y\u{200b}\u{1b}[2K # ```\r\n");
+    wait_approval_request(&fixture, 7, "rm -rf ./x⟨U+202E⟩y⟨U+200B⟩⟨U+001B⟩[2K # ``⟨U+0060⟩");
 }
 
 #[test]
-fn the_reviewing_model_reads_the_whole_command() {
-    let mut bench = Bench::with(&format!("{CONFIG}approvals: {{mode: smart}}\n"));
-    bench.model.respond(|request: &Request| {
+fn reviewing_model_reads_the_whole_command() {
+    let mut fixture = ProgramFixture::with_config(&format!("{CONFIG}approvals: {{mode: smart}}\n"));
+    fixture.model.respond(|request: &ChatRequest| {
         let system = request.body()["messages"][0]["content"].as_str().unwrap_or_default().to_owned();
         if !system.starts_with("You judge shell commands") {
-            return obey(request);
+            return scripted_answer(request);
         }
         let whole = request.last_user.contains("rm -rf ./behind") && request.last_user.contains("w899 ");
         Answer::text(if whole { "DENY" } else { "APPROVE" })
     });
-    bench.start();
+    fixture.start();
     let words: Vec<String> = (0..900).map(|at| format!("w{at}")).collect();
     let command = format!("echo -----BEGIN RSA PRIVATE KEY----- {} ; rm -rf ./behind", words.join(" "));
-    bench.telegram.push_text(7, 7, format!("run: {command}"));
-    sees(&bench, 7, "The second model advises against it.");
+    fixture.telegram.push_text(7, 7, format!("run: {command}"));
+    wait_text(&fixture, 7, "The second model advises against it.");
 }
 
 #[test]
-fn only_an_administrator_allows_commands_for_longer() {
+fn only_administrator_grants_lasting_approval() {
     let more = "telegram:\n  allow_admin_from: ['1']\n  user_allowed_commands: [approve, deny]\n";
-    let mut bench = Bench::with(&format!("{CONFIG}{more}"));
-    bench.model.respond(obey);
-    bench.start();
-    let folder = bench.home.path().join("workspace/x");
+    let mut fixture = ProgramFixture::with_config(&format!("{CONFIG}{more}"));
+    fixture.model.respond(scripted_answer);
+    fixture.start();
+    let folder = fixture.home.path().join("workspace/x");
     std::fs::create_dir_all(&folder).expect("made");
-    bench.telegram.push_text(7, 7, "run: rm -rf ./x");
-    let question = asked(&bench, 7, "rm -rf ./x");
-    let refusals = |bench: &Bench| all_texts(bench, 7).matches("Only an administrator").count();
+    fixture.telegram.push_text(7, 7, "run: rm -rf ./x");
+    let question = wait_approval_request(&fixture, 7, "rm -rf ./x");
+    let refusals = |fixture: &ProgramFixture| all_texts(fixture, 7).matches("Only an administrator").count();
     for (at, attempt) in ["/approve always", "/approve all session", "always"].into_iter().enumerate() {
-        bench.telegram.push_text(7, 7, attempt);
-        let refused = bench.telegram.wait_until(SOON, |world| {
-            (world.texts(7).join("\n").matches("Only an administrator").count() > at).then_some(())
+        fixture.telegram.push_text(7, 7, attempt);
+        let refused = fixture.telegram.wait_until(SOON, |state| {
+            (state.texts(7).join("\n").matches("Only an administrator").count() > at).then_some(())
         });
-        assert!(refused.is_some(), "{attempt}: {:?}", bench.telegram.texts(7));
+        assert!(refused.is_some(), "{attempt}: {:?}", fixture.telegram.texts(7));
     }
     let choices: Vec<_> = question.1.iter().filter_map(|data| data.split(':').nth(1)).collect();
     assert_eq!(choices, ["once", "deny"], "buttons that may be pressed");
-    // A client may press a button that was never shown.
+    // A client can send a button value that was not offered.
     let always = question.1[0].replace(":once:", ":always:");
-    bench.telegram.push_callback(7, 7, question.0, &always);
-    let refused = bench.telegram.wait_until(SOON, |world| {
-        (world.texts(7).join("\n").matches("Only an administrator").count() == 4).then_some(())
+    fixture.telegram.push_callback(7, 7, question.0, &always);
+    let refused = fixture.telegram.wait_until(SOON, |state| {
+        (state.texts(7).join("\n").matches("Only an administrator").count() == 4).then_some(())
     });
-    assert!(refused.is_some(), "{}", refusals(&bench));
+    assert!(refused.is_some(), "{}", refusals(&fixture));
     assert!(folder.exists());
-    press(&bench, 7, &question, "once");
-    sees(&bench, 7, "allowed it once");
-    let listed = fine(&bench.run(&["approvals"]));
-    assert!(listed.contains("nothing runs unasked"), "{listed}");
+    press_button(&fixture, 7, &question, "once");
+    wait_text(&fixture, 7, "allowed it once");
+    let listed = expect_success(&fixture.run(&["approvals"]));
+    assert!(listed.contains("No lasting approvals"), "{listed}");
 }

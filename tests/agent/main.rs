@@ -1,13 +1,13 @@
-//! Tools, approvals, delegation, jobs and background work with the real program.
+//! Tools, approvals, delegation, jobs and background work.
 
 #![allow(clippy::expect_used, reason = "a test that cannot go on stops")]
 
 mod approvals;
+mod async_delivery;
 mod completions;
 mod cron;
 mod delegation;
 mod footprint;
-mod later;
 mod mcp;
 #[path = "../support/mod.rs"]
 mod support;

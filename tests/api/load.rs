@@ -1,7 +1,5 @@
-//! Many programs at once, clients that hang up, and a gateway that is killed and stopped in between: every run that was
-//! accepted ends once, none is there twice, and memory does not grow.
-//!
-//! 300 requests, or as many as `PETASOS_API_REQUESTS` says.
+//! Load test with disconnecting clients and a gateway that is killed and stopped: every accepted run ends once, no run is
+//! duplicated, and memory does not grow. 300 requests, or `PETASOS_API_REQUESTS`.
 
 #![allow(
     clippy::expect_used,
@@ -14,61 +12,60 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, RwLock};
 use std::time::{Duration, Instant};
 
-use crate::support::api::{Api, KEY, said};
-use crate::support::http::Ask;
-use petasos_fakes::Keep;
+use crate::support::api::{Api, KEY, chat_body};
+use crate::support::http::HttpRequest;
 use petasos_fakes::model::Answer;
+use petasos_fakes::{Retention, wait};
 use rusqlite::Connection;
 use serde_json::json;
 
 const CLIENTS: usize = 64;
-/// How often the gateway is ended, in turn by `kill -9` and by SIGTERM, in the first half.
-const ENDS: usize = 6;
-const PATIENCE: Duration = Duration::from_secs(120);
+/// Restarts in the first half, alternately by `kill -9` and SIGTERM.
+const RESTARTS: usize = 6;
+const TIMEOUT: Duration = Duration::from_secs(120);
 
 fn requests() -> usize {
     std::env::var("PETASOS_API_REQUESTS").ok().and_then(|it| it.parse().ok()).unwrap_or(300)
 }
 
-/// What a client does with its request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Manner {
+enum ClientBehaviour {
     Run,
-    /// Hangs up before it hears that its run was accepted, and asks again.
-    RunUnheard,
+    /// Disconnects before the response, and retries.
+    RunRetried,
     Chat,
-    /// Hangs up in the middle; the run goes on.
+    /// Disconnects from the stream; the run continues.
     Detached,
-    /// Hangs up in the middle; the run ends.
-    Left,
-    /// Hangs up at once and never comes back.
-    Gone,
+    /// Disconnects from the stream; the run is cancelled.
+    Disconnected,
+    /// Disconnects before the response, and never retries.
+    Abandoned,
 }
 
-impl Manner {
+impl ClientBehaviour {
     fn of(number: usize) -> Self {
-        // No order, and the same every time.
-        let drawn = (number as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 60;
-        match drawn {
+        // Pseudo-random and deterministic.
+        let random = (number as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 60;
+        match random {
             0..4 => Self::Run,
-            4..6 => Self::RunUnheard,
+            4..6 => Self::RunRetried,
             6..10 => Self::Chat,
             10..12 => Self::Detached,
-            12..14 => Self::Left,
-            _ => Self::Gone,
+            12..14 => Self::Disconnected,
+            _ => Self::Abandoned,
         }
     }
 }
 
-struct Crowd {
+struct ClientPool {
     address: RwLock<String>,
     next: AtomicUsize,
-    /// The run that each request became, as far as its client knows.
+    /// The run id of each request that got a response.
     runs: Mutex<HashMap<usize, String>>,
     retries: AtomicUsize,
 }
 
-impl Crowd {
+impl ClientPool {
     fn work(&self, total: usize) {
         loop {
             let number = self.next.fetch_add(1, Ordering::SeqCst);
@@ -80,44 +77,44 @@ impl Crowd {
     }
 
     fn request(&self, number: usize) {
-        let (name, manner) = (format!("request-{number}"), Manner::of(number));
-        let ask = ask(number, &name, manner);
-        match manner {
-            Manner::Gone => drop(ask.begin(self.address().as_str())),
-            Manner::RunUnheard => {
-                drop(ask.begin(self.address().as_str()));
-                self.insist(number, &ask, manner);
+        let name = format!("request-{number}");
+        let behaviour = ClientBehaviour::of(number);
+        let request = build_request(number, &name, behaviour);
+        match behaviour {
+            ClientBehaviour::Abandoned => drop(request.send_only(self.address().as_str())),
+            ClientBehaviour::RunRetried => {
+                drop(request.send_only(self.address().as_str()));
+                self.send_with_retries(number, &request, behaviour);
             }
-            Manner::Run | Manner::Chat | Manner::Detached | Manner::Left => self.insist(number, &ask, manner),
+            ClientBehaviour::Run
+            | ClientBehaviour::Chat
+            | ClientBehaviour::Detached
+            | ClientBehaviour::Disconnected => self.send_with_retries(number, &request, behaviour),
         }
     }
 
-    /// Asks under the same name until it is accepted, as a client does whose connection broke.
-    fn insist(&self, number: usize, ask: &Ask<'_>, manner: Manner) {
-        let until = Instant::now() + PATIENCE;
-        loop {
-            assert!(Instant::now() < until, "request {number} is never accepted");
-            if let Some(run) = self.attempt(ask, manner) {
-                let known = self.runs.lock().expect("unharmed").insert(number, run.clone());
-                assert!(known.is_none_or(|known| known == run), "request {number} became two runs");
-                return;
-            }
-            self.retries.fetch_add(1, Ordering::Relaxed);
-            std::thread::sleep(Duration::from_millis(20));
-        }
+    /// Retries with the same idempotency key until the request is accepted.
+    fn send_with_retries(&self, number: usize, request: &HttpRequest<'_>, behaviour: ClientBehaviour) {
+        let run = wait::eventually(&format!("request {number} is accepted"), TIMEOUT, || {
+            let run = self.attempt(request, behaviour);
+            self.retries.fetch_add(usize::from(run.is_none()), Ordering::Relaxed);
+            run
+        });
+        let known = self.runs.lock().expect("not poisoned").insert(number, run.clone());
+        assert!(known.is_none_or(|known| known == run), "request {number} became two runs");
     }
 
-    /// The name of its run; `None`: nobody knows whether there is one.
-    fn attempt(&self, ask: &Ask<'_>, manner: Manner) -> Option<String> {
-        if matches!(manner, Manner::Detached | Manner::Left) {
-            let mut stream = ask.open(self.address().as_str()).ok()?;
+    /// The run id; `None`: the request failed or its outcome is unknown.
+    fn attempt(&self, request: &HttpRequest<'_>, behaviour: ClientBehaviour) -> Option<String> {
+        if matches!(behaviour, ClientBehaviour::Detached | ClientBehaviour::Disconnected) {
+            let mut stream = request.open(self.address().as_str()).ok()?;
             let run = stream.headers.iter().find(|(name, _)| name == "x-petasos-run-id")?.1.clone();
             assert_eq!(stream.status, 200);
-            // One frame is heard, unless the gateway ends meanwhile.
-            let _ = stream.try_frame();
+            // Reads one frame, unless the gateway ends meanwhile.
+            let _ = stream.try_next_frame();
             return Some(run);
         }
-        let reply = ask.send(self.address().as_str()).ok()?;
+        let reply = request.send(self.address().as_str()).ok()?;
         match reply.status {
             200 | 202 | 502 => reply.header("x-petasos-run-id").map(str::to_owned),
             429 | 503 => None,
@@ -126,20 +123,20 @@ impl Crowd {
     }
 
     fn address(&self) -> String {
-        self.address.read().expect("unharmed").clone()
+        self.address.read().expect("not poisoned").clone()
     }
 }
 
-fn ask<'a>(number: usize, name: &str, manner: Manner) -> Ask<'a> {
+fn build_request<'a>(number: usize, name: &str, behaviour: ClientBehaviour) -> HttpRequest<'a> {
     let text = format!("request {number}");
-    let run = matches!(manner, Manner::Run | Manner::RunUnheard);
+    let run = matches!(behaviour, ClientBehaviour::Run | ClientBehaviour::RunRetried);
     let path = if run { "/v1/runs" } else { "/v1/chat/completions" };
-    let mut body = if run { json!({ "input": text }) } else { said(&text) };
-    if matches!(manner, Manner::Detached | Manner::Left) {
+    let mut body = if run { json!({ "input": text }) } else { chat_body(&text) };
+    if matches!(behaviour, ClientBehaviour::Detached | ClientBehaviour::Disconnected) {
         body["stream"] = json!(true);
     }
-    let detached = if manner == Manner::Detached { "true" } else { "false" };
-    Ask::new("POST", path)
+    let detached = if behaviour == ClientBehaviour::Detached { "true" } else { "false" };
+    HttpRequest::new("POST", path)
         .header("Authorization", format!("Bearer {KEY}"))
         .header("Idempotency-Key", name)
         .header("X-Petasos-Detach", detached)
@@ -147,22 +144,18 @@ fn ask<'a>(number: usize, name: &str, manner: Manner) -> Ask<'a> {
 }
 
 fn rss(api: &Api) -> u64 {
-    let pid = api.bench.gateway.as_ref().expect("running").pid();
+    let pid = api.program.gateway.as_ref().expect("running").pid();
     let status = std::fs::read_to_string(format!("/proc/{pid}/status")).expect("alive");
     let line = status.lines().find(|line| line.starts_with("VmRSS:")).expect("VmRSS");
     line.split_whitespace().nth(1).and_then(|kib| kib.parse().ok()).expect("a number")
 }
 
-/// Waits until this many requests were begun.
-fn reached(crowd: &Crowd, count: usize) {
-    let until = Instant::now() + 5 * PATIENCE;
-    while crowd.next.load(Ordering::SeqCst) < count {
-        assert!(Instant::now() < until, "the clients stand still");
-        std::thread::sleep(Duration::from_millis(1));
-    }
+fn wait_started(clients: &ClientPool, count: usize) {
+    wait::eventually("enough requests have started", 5 * TIMEOUT, || {
+        clients.next.load(Ordering::SeqCst) >= count
+    });
 }
 
-/// Rows of one column of the gateway's database.
 fn column(database: &Connection, sql: &str) -> Vec<String> {
     let mut read = database.prepare(sql).expect("a query");
     let rows = read.query_map([], |row| row.get::<_, String>(0)).expect("rows");
@@ -175,15 +168,16 @@ fn count(database: &Connection, sql: &str) -> usize {
 }
 
 #[test]
-fn every_accepted_run_ends_once_whatever_happens_to_clients_and_gateway() {
+fn accepted_runs_end_once_under_load_and_restarts() {
     let total = requests();
-    let mut api = Api::with("gateway:\n  api_server:\n    max_concurrent_runs: 100\n    queue_seconds: 5\n");
-    api.bench.model.record(Keep::Nothing);
-    api.bench.model.respond(|request| {
-        let text = format!("echo: {}", crate::support::said(&request.last_user));
+    let mut api =
+        Api::with_config("gateway:\n  api_server:\n    max_concurrent_runs: 100\n    queue_seconds: 5\n");
+    api.program.model.set_retention(Retention::Nothing);
+    api.program.model.respond(|request| {
+        let text = format!("echo: {}", crate::support::user_text(&request.last_user));
         Answer::text(text).chunks(4).every(Duration::from_millis(1))
     });
-    let crowd = Crowd {
+    let clients = ClientPool {
         address: RwLock::new(api.address.clone()),
         next: AtomicUsize::new(0),
         runs: Mutex::default(),
@@ -192,46 +186,45 @@ fn every_accepted_run_ends_once_whatever_happens_to_clients_and_gateway() {
     let started = Instant::now();
     let (early, late) = std::thread::scope(|scope| {
         for _ in 0..CLIENTS {
-            scope.spawn(|| crowd.work(total));
+            scope.spawn(|| clients.work(total));
         }
-        for end in 1..=ENDS {
-            reached(&crowd, total * end / (2 * ENDS));
-            match end % 2 {
-                1 => drop(api.bench.kill()),
-                _ => drop(api.bench.terminate()),
+        for restart in 1..=RESTARTS {
+            wait_started(&clients, total * restart / (2 * RESTARTS));
+            if restart % 2 == 1 {
+                drop(api.program.kill());
+            } else {
+                drop(api.program.terminate());
             }
             api.launch();
-            crowd.address.write().expect("unharmed").clone_from(&api.address);
+            clients.address.write().expect("not poisoned").clone_from(&api.address);
         }
-        reached(&crowd, total * 6 / 10);
+        wait_started(&clients, total * 6 / 10);
         let early = rss(&api);
-        reached(&crowd, total);
+        wait_started(&clients, total);
         (early, rss(&api))
     });
     let took = started.elapsed();
 
-    let database = Connection::open(api.bench.database()).expect("a database");
-    let until = Instant::now() + PATIENCE;
-    while count(&database, "SELECT count(*) FROM runs WHERE outcome IS NULL") > 0 {
-        assert!(Instant::now() < until, "some run never ends");
-        std::thread::sleep(Duration::from_millis(20));
-    }
-    let known = crowd.runs.into_inner().expect("unharmed");
+    let database = Connection::open(api.program.database()).expect("a database");
+    wait::eventually("every run has ended", TIMEOUT, || {
+        count(&database, "SELECT count(*) FROM runs WHERE outcome IS NULL") == 0
+    });
+    let known = clients.runs.into_inner().expect("not poisoned");
     let mut given_up = 0;
     for (number, run) in &known {
         let found = api.get(&format!("/v1/runs/{run}")).json();
-        let want: &[&str] = match Manner::of(*number) {
-            Manner::Left => &["completed", "cancelled"],
+        let want: &[&str] = match ClientBehaviour::of(*number) {
+            ClientBehaviour::Disconnected => &["completed", "cancelled"],
             _ => &["completed"],
         };
-        // A run that was executing at three of the kills is blamed for them and reported.
+        // A run that was executing at three of the kills counts as a poison turn and fails.
         let blamed = found["status"] == "failed"
             && found["error"].as_str().is_some_and(|it| it.contains("interrupted several times"));
         given_up += usize::from(blamed);
         assert!(blamed || want.iter().any(|want| found["status"] == **want), "request {number}: {found}");
     }
     assert!(given_up <= CLIENTS, "{given_up} of {} runs were given up", known.len());
-    // One run, one question and at most one answer for each request.
+    // One run, one user message and at most one answer per request.
     let twice = "GROUP BY content HAVING count(*) > 1";
     for role in ["user", "assistant"] {
         let doubled = column(
@@ -243,7 +236,7 @@ fn every_accepted_run_ends_once_whatever_happens_to_clients_and_gateway() {
         assert!(doubled.is_empty(), "{role}: {doubled:?}");
     }
     let runs = count(&database, "SELECT count(*) FROM runs");
-    let gone = (0..total).filter(|number| Manner::of(*number) == Manner::Gone).count();
+    let gone = (0..total).filter(|number| ClientBehaviour::of(*number) == ClientBehaviour::Abandoned).count();
     assert!(
         known.len() == total - gone && (known.len()..=total).contains(&runs),
         "{runs} runs of {total} requests"
@@ -251,8 +244,8 @@ fn every_accepted_run_ends_once_whatever_happens_to_clients_and_gateway() {
     assert!(column(&database, "SELECT run FROM repeats GROUP BY run HAVING count(*) > 1").is_empty());
     let grown = late.saturating_sub(early);
     eprintln!(
-        "{total} requests, {runs} runs, {} retries, {ENDS} ends, {took:.1?}; RSS {early} KiB, then {late} KiB",
-        crowd.retries.load(Ordering::Relaxed)
+        "{total} requests, {runs} runs, {} retries, {RESTARTS} restarts, {took:.1?}; RSS {early} KiB, then {late} KiB",
+        clients.retries.load(Ordering::Relaxed)
     );
     assert!(grown < 16 * 1024, "memory grows: {early} KiB, then {late} KiB");
 }

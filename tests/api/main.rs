@@ -1,13 +1,13 @@
-//! The API as programs use it: chat, runs, conversations, keys, hostile input, load, clients of other makers.
+//! The API: chat, runs, conversations, keys, hostile input, load, third-party clients.
 
 #![allow(clippy::expect_used, reason = "a test that cannot go on stops")]
 
+mod chat_completions;
 mod clients;
-mod hangup;
+mod conversations;
+mod disconnects;
 mod hostile;
 mod load;
 mod runs;
-mod runs_and_chat;
 #[path = "../support/mod.rs"]
 mod support;
-mod talk;

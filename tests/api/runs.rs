@@ -1,24 +1,23 @@
-//! Runs of the real gateway: they belong to the server, are told to whoever comes for them, ask before they do harm, and
-//! end in one final state.
+//! Runs: they outlive their clients, stream events to every reader, wait for approvals, and end in one final state.
 
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use crate::support::api::{Api, KEY, name, obey, said};
-use crate::support::http::{Ask, Frame};
-use crate::support::{SOON, assert_took_at_most, wait_for_file};
+use crate::support::api::{Api, KEY, chat_body, event_name, scripted_answer};
+use crate::support::http::{HttpRequest, SseFrame};
+use crate::support::{SOON, assert_took_at_most, eventually, wait_for_file};
 use petasos_fakes::Gate;
 use petasos_fakes::model::{Answer, Point};
 use serde_json::{Value, json};
 
 const TERMINAL: &str = "terminal: {enabled: true, login_shell: false}\n";
 
-/// What a stream of events says, one after the other: its names, and texts put together.
-fn told(frames: &[Frame]) -> (Vec<String>, String) {
+/// The event names of a stream, without repetitions, and its text.
+fn summarise(frames: &[SseFrame]) -> (Vec<String>, String) {
     let mut names = Vec::new();
     let mut text = String::new();
     for frame in frames {
-        let Some(name) = name(frame) else { continue };
+        let Some(name) = event_name(frame) else { continue };
         match name.as_str() {
             "message.delta" => text.push_str(frame.json()["delta"].as_str().expect("a text")),
             "message.restarted" => text.clear(),
@@ -31,103 +30,102 @@ fn told(frames: &[Frame]) -> (Vec<String>, String) {
     (names, text)
 }
 
-fn obedient(more: &str) -> Api {
-    let api = Api::with(more);
-    api.bench.model.respond(obey);
+fn scripted_api(more: &str) -> Api {
+    let api = Api::with_config(more);
+    api.program.model.respond(scripted_answer);
     api
 }
 
 #[test]
-fn a_run_is_accepted_followed_and_shown_to_everybody_who_asks() {
-    let api = obedient("");
+fn run_is_accepted_streamed_and_retrievable() {
+    let api = scripted_api("");
     let run = api.start_run(&json!({ "input": "tool:clock", "model": "x" }));
     assert!(run.starts_with("run_") && run.len() == "run_".len() + 32, "{run}");
     let frames = api.events(&run, None).rest();
-    let (names, text) = told(&frames);
+    let (names, text) = summarise(&frames);
     assert_eq!(names, ["tool.started", "tool.completed", "message.delta", "run.completed"]);
-    for event in frames.iter().filter(|it| !it.data.is_empty()).map(Frame::json) {
+    for event in frames.iter().filter(|it| !it.data.is_empty()).map(SseFrame::json) {
         assert_eq!(event["run_id"], run.as_str(), "{event}");
         assert!(event["timestamp"].is_f64() || event["timestamp"].is_u64(), "{event}");
     }
     assert_eq!(frames.last().and_then(|it| it.comment.as_deref()), Some("stream closed"));
-    let shown = api.await_run(&run, "completed");
+    let shown = api.wait_run(&run, "completed");
     assert_eq!(shown["output"], text.as_str());
     assert_eq!((&shown["object"], &shown["model"]), (&json!("hermes.run"), &json!("x")));
     assert_eq!(shown["last_event"], "run.completed");
-    // A second reader, afterwards, is told the same.
-    assert_eq!(told(&api.events(&run, None).rest()), (names, text));
+    // A later reader gets the same events.
+    assert_eq!(summarise(&api.events(&run, None).rest()), (names, text));
     assert_eq!(api.get("/v1/runs/run_nope").json()["error"]["code"], "run_not_found");
     let stopped = api.post(&format!("/v1/runs/{run}/stop"), &json!({}));
     assert_eq!((stopped.status, &stopped.json()["error"]["code"]), (404, &json!("run_not_found")));
 }
 
 #[test]
-fn a_reader_who_comes_back_after_a_crash_is_told_the_rest_and_no_more() {
+fn event_stream_resumes_after_crash_without_repeats() {
     let mut api = Api::start();
     let gate = Gate::new();
     let words = "one two three four five six";
-    api.bench.model.script_many([
+    api.program.model.script_many([
         Answer::tool("clock", json!({})),
         Answer::text(words).chunks(6).gate(Point::AfterDelta(3), &gate),
     ]);
     let run = api.start_run(&json!({ "input": "count" }));
     let mut stream = api.events(&run, None);
     let mut before = Vec::new();
-    while told(&before).1.split_whitespace().count() < 3 {
-        before.push(stream.frame().expect("an event"));
+    while summarise(&before).1.split_whitespace().count() < 3 {
+        before.push(stream.next_frame().expect("an event"));
     }
     let last = before.last().and_then(|it| it.id.clone()).expect("an id");
-    api.bench.kill();
+    api.program.kill();
     gate.open();
-    api.bench.model.script(Answer::text(words).chunks(6));
+    api.program.model.script(Answer::text(words).chunks(6));
     api.launch();
     let after = api.events(&run, Some(&last)).rest();
-    let (names, _) = told(&after);
-    assert_eq!(names, ["message.delta", "run.completed"], "nothing that was told before");
+    let (names, _) = summarise(&after);
+    assert_eq!(names, ["message.delta", "run.completed"], "no earlier event");
     before.extend(after);
-    assert_eq!(told(&before).1, words);
-    assert_eq!(api.await_run(&run, "completed")["output"], words);
-    // Its tool was not run again.
-    let asked = api.bench.model.requests().pop().expect("a request");
+    assert_eq!(summarise(&before).1, words);
+    assert_eq!(api.wait_run(&run, "completed")["output"], words);
+    let asked = api.program.model.requests().pop().expect("a request");
     assert_eq!(asked.messages().iter().filter(|it| it["role"] == "tool").count(), 1);
-    // And every other place leads to the rest, too.
+    // A stream resumed after any event has the remaining events.
     let whole = api.events(&run, None).rest();
     for (at, frame) in whole.iter().enumerate().filter(|(_, it)| it.id.is_some()) {
         let rest = api.events(&run, frame.id.as_deref()).rest();
-        let ids = |frames: &[Frame]| frames.iter().filter_map(|it| it.id.clone()).collect::<Vec<_>>();
+        let ids = |frames: &[SseFrame]| frames.iter().filter_map(|it| it.id.clone()).collect::<Vec<_>>();
         assert_eq!(ids(&rest), ids(&whole[at + 1..]), "after {:?}", frame.id);
     }
     let wrong = api
-        .ask("GET", &format!("/v1/runs/{run}/events"))
+        .request("GET", &format!("/v1/runs/{run}/events"))
         .header("Last-Event-ID", "../../x")
         .send(&api.address);
     assert_eq!(wrong.expect("an answer").json()["error"]["code"], "invalid_event_id");
 }
 
 #[test]
-fn a_text_that_begins_otherwise_after_a_crash_is_told_anew() {
+fn event_stream_restarts_text_that_changed_after_crash() {
     let mut api = Api::start();
     let gate = Gate::new();
-    api.bench.model.script(Answer::text("red green blue").chunks(3).gate(Point::AfterDelta(2), &gate));
+    api.program.model.script(Answer::text("red green blue").chunks(3).gate(Point::AfterDelta(2), &gate));
     let run = api.start_run(&json!({ "input": "colours" }));
     let mut stream = api.events(&run, None);
     let mut before = Vec::new();
-    while told(&before).1.split_whitespace().count() < 2 {
-        before.push(stream.frame().expect("an event"));
+    while summarise(&before).1.split_whitespace().count() < 2 {
+        before.push(stream.next_frame().expect("an event"));
     }
     let last = before.last().and_then(|it| it.id.clone()).expect("an id");
-    api.bench.kill();
+    api.program.kill();
     gate.open();
-    api.bench.model.script(Answer::text("black white").chunks(2));
+    api.program.model.script(Answer::text("black white").chunks(2));
     api.launch();
     let after = api.events(&run, Some(&last)).rest();
-    assert_eq!(told(&after).0, ["message.restarted", "message.delta", "run.completed"]);
+    assert_eq!(summarise(&after).0, ["message.restarted", "message.delta", "run.completed"]);
     before.extend(after);
-    assert_eq!(told(&before).1, "black white");
+    assert_eq!(summarise(&before).1, "black white");
 }
 
-/// Processes that work in a folder below this one.
-fn at_work(home: &Path) -> usize {
+/// Number of processes whose working directory is below this folder.
+fn processes_in(home: &Path) -> usize {
     let home = home.canonicalize().expect("a home");
     let entries = std::fs::read_dir("/proc").expect("processes");
     let folders = entries.filter_map(|entry| std::fs::read_link(entry.ok()?.path().join("cwd")).ok());
@@ -135,31 +133,25 @@ fn at_work(home: &Path) -> usize {
 }
 
 #[test]
-fn a_run_that_is_stopped_ends_with_its_tool() {
-    let api = obedient(TERMINAL);
-    let home = api.bench.home.path();
+fn stopping_run_kills_its_tool() {
+    let api = scripted_api(TERMINAL);
+    let home = api.program.home.path();
     let run = api.start_run(&json!({ "input": format!("run: {}", wait_for_file(&home.join("never"))) }));
-    let until = Instant::now() + SOON;
-    while at_work(home) == 0 {
-        assert!(Instant::now() < until, "never began: {}", api.get(&format!("/v1/runs/{run}")).body);
-    }
+    eventually("the tool runs", || processes_in(home) > 0);
     let asked = Instant::now();
     let reply = api.post(&format!("/v1/runs/{run}/stop"), &json!({}));
     assert_eq!(reply.json(), json!({ "run_id": run, "status": "stopping" }));
-    api.await_run(&run, "cancelled");
+    api.wait_run(&run, "cancelled");
     assert_took_at_most(Duration::from_secs(4), asked);
     let frames = api.events(&run, None).rest();
-    assert_eq!(told(&frames).0.last().map(String::as_str), Some("run.cancelled"));
-    // Killed before the run ends; the system takes it away a moment later.
-    while at_work(home) > 0 {
-        assert!(asked.elapsed() < SOON, "its process is still there");
-    }
+    assert_eq!(summarise(&frames).0.last().map(String::as_str), Some("run.cancelled"));
+    // Killed before the run ends; the kernel removes the process a moment later.
+    eventually("the process is gone", || processes_in(home) == 0);
 }
 
-/// The run's question, as its events tell it.
-fn question(stream: &mut crate::support::http::Stream) -> Value {
+fn next_approval_request(stream: &mut crate::support::http::EventStream) -> Value {
     loop {
-        let event = stream.frame().expect("an event").json();
+        let event = stream.next_frame().expect("an event").json();
         if event["event"] == "approval.request" {
             return event;
         }
@@ -168,28 +160,28 @@ fn question(stream: &mut crate::support::http::Stream) -> Value {
 }
 
 #[test]
-fn a_run_asks_before_it_does_harm_and_goes_on_with_the_answer() {
-    let api = obedient(TERMINAL);
-    let folder = api.bench.home.path().join("workspace/x");
+fn run_waits_for_approval_and_continues() {
+    let api = scripted_api(TERMINAL);
+    let folder = api.program.home.path().join("workspace/x");
     std::fs::create_dir_all(&folder).expect("made");
     let run = api.start_run(&json!({ "input": "run: rm -rf ./x && echo removed" }));
     let mut events = api.events(&run, None);
-    let asked = question(&mut events);
+    let asked = next_approval_request(&mut events);
     assert_eq!(asked["command"], "rm -rf ./x && echo removed");
     assert_eq!(asked["choices"], json!(["once", "session", "always", "deny"]));
     assert_eq!((&asked["allow_permanent"], &asked["run_id"]), (&json!(true), &json!(run)));
     assert_eq!(asked["pattern_key"], asked["pattern_keys"][0]);
-    let waiting = api.await_run(&run, "waiting_for_approval");
+    let waiting = api.wait_run(&run, "waiting_for_approval");
     assert_eq!(waiting["last_event"], "approval.request");
     assert_eq!(waiting["approval"]["approval_id"], asked["approval_id"]);
-    assert!(folder.exists(), "nobody has agreed yet");
+    assert!(folder.exists(), "run without approval");
 
     let path = format!("/v1/runs/{run}/approval");
     let bad = api.post(&path, &json!({ "choice": "maybe" }));
     assert_eq!((bad.status, &bad.json()["error"]["code"]), (400, &json!("invalid_approval_choice")));
     let other = api.post(&path, &json!({ "choice": "once", "approval_id": "q00000000" }));
     assert_eq!((other.status, &other.json()["error"]["code"]), (409, &json!("approval_not_pending")));
-    assert!(folder.exists(), "that was the answer to another question");
+    assert!(folder.exists(), "approved by the answer to another request");
 
     let reply = api.post(&path, &json!({ "choice": "approve", "approval_id": asked["approval_id"] }));
     assert_eq!(
@@ -198,18 +190,21 @@ fn a_run_asks_before_it_does_harm_and_goes_on_with_the_answer() {
     );
     let rest = events.rest();
     let answered =
-        rest.iter().find(|it| name(it).as_deref() == Some("approval.responded")).expect("told").json();
+        rest.iter().find(|it| event_name(it).as_deref() == Some("approval.responded")).expect("told").json();
     assert_eq!((&answered["choice"], &answered["resolved"]), (&json!("once"), &json!(1)));
-    assert_eq!(told(&rest).0, ["approval.responded", "tool.completed", "message.delta", "run.completed"]);
+    assert_eq!(
+        summarise(&rest).0,
+        ["approval.responded", "tool.completed", "message.delta", "run.completed"]
+    );
     assert!(!folder.exists());
-    let done = api.await_run(&run, "completed");
+    let done = api.wait_run(&run, "completed");
     let output = done["output"].as_str().expect("an output");
     assert!(output.contains("removed") && output.contains("allowed it once"), "{output}");
     let again = api.post(&path, &json!({ "choice": "once" }));
     assert_eq!((again.status, &again.json()["error"]["code"]), (409, &json!("approval_not_active")));
-    // Whoever comes later hears of it, too, in the same order.
+    // A later reader gets the same events in the same order.
     assert_eq!(
-        told(&api.events(&run, None).rest()).0,
+        summarise(&api.events(&run, None).rest()).0,
         [
             "tool.started",
             "approval.request",
@@ -222,51 +217,52 @@ fn a_run_asks_before_it_does_harm_and_goes_on_with_the_answer() {
 }
 
 #[test]
-fn a_run_that_is_denied_does_not_do_it_and_the_model_hears_why() {
-    let api = obedient(TERMINAL);
-    let folder = api.bench.home.path().join("workspace/x");
+fn denied_run_skips_command_and_gives_model_the_reason() {
+    let api = scripted_api(TERMINAL);
+    let folder = api.program.home.path().join("workspace/x");
     std::fs::create_dir_all(&folder).expect("made");
     let run = api.start_run(&json!({ "input": "run: rm -rf ./x" }));
-    question(&mut api.events(&run, None));
+    next_approval_request(&mut api.events(&run, None));
     let body = json!({ "choice": "deny", "reason": "use the trash" });
     assert_eq!(api.post(&format!("/v1/runs/{run}/approval"), &body).json()["resolved"], 1);
-    let done = api.await_run(&run, "completed");
+    let done = api.wait_run(&run, "completed");
     let output = done["output"].as_str().expect("an output");
     assert!(output.contains("BLOCKED") && output.contains("use the trash"), "{output}");
     assert!(folder.exists());
 }
 
 #[test]
-fn an_answer_to_one_run_is_none_to_another_of_the_same_conversation() {
-    let api = obedient(TERMINAL);
-    let folder = api.bench.home.path().join("workspace/x");
-    let ask = || api.start_run(&json!({ "input": "run: rm -rf ./x", "session_id": "shared" }));
-    let (first, second) = (ask(), ask());
+fn approval_applies_to_one_run_of_a_session() {
+    let api = scripted_api(TERMINAL);
+    let folder = api.program.home.path().join("workspace/x");
+    let start = || api.start_run(&json!({ "input": "run: rm -rf ./x", "session_id": "shared" }));
+    let first = start();
+    let second = start();
     std::fs::create_dir_all(&folder).expect("made");
-    api.await_run(&first, "waiting_for_approval");
+    api.wait_run(&first, "waiting_for_approval");
     let early = api.post(&format!("/v1/runs/{second}/approval"), &json!({ "choice": "once", "all": true }));
     assert_eq!((early.status, &early.json()["error"]["code"]), (409, &json!("approval_not_pending")));
     assert!(folder.exists());
     api.post(&format!("/v1/runs/{first}/approval"), &json!({ "choice": "once", "all": true }));
-    api.await_run(&first, "completed");
+    api.wait_run(&first, "completed");
     assert!(!folder.exists());
     std::fs::create_dir_all(&folder).expect("made");
-    api.await_run(&second, "waiting_for_approval");
-    assert!(folder.exists(), "agreed to by nobody");
+    api.wait_run(&second, "waiting_for_approval");
+    assert!(folder.exists(), "run without approval");
     api.post(&format!("/v1/runs/{second}/approval"), &json!({ "choice": "deny" }));
-    api.await_run(&second, "completed");
+    api.wait_run(&second, "completed");
     assert!(folder.exists());
 }
 
 #[test]
-fn silence_is_no_consent_and_the_run_goes_on() {
-    let api = obedient(&format!("{TERMINAL}approvals: {{timeout: 5}}\n"));
-    let folder = api.bench.home.path().join("workspace/x");
+fn expired_approval_denies_and_run_continues() {
+    let api = scripted_api(&format!("{TERMINAL}approvals: {{timeout: 5}}\n"));
+    let folder = api.program.home.path().join("workspace/x");
     std::fs::create_dir_all(&folder).expect("made");
     let run = api.start_run(&json!({ "input": "run: rm -rf ./x" }));
     let frames = api.events(&run, None).rest();
     assert_eq!(
-        told(&frames).0,
+        summarise(&frames).0,
         [
             "tool.started",
             "approval.request",
@@ -276,21 +272,21 @@ fn silence_is_no_consent_and_the_run_goes_on() {
             "run.completed"
         ]
     );
-    let output = api.await_run(&run, "completed")["output"].to_string();
+    let output = api.wait_run(&run, "completed")["output"].to_string();
     assert!(output.contains("silence is not consent"), "{output}");
     assert!(folder.exists());
 }
 
 #[test]
-fn a_question_of_a_run_is_lost_in_a_crash_and_what_it_was_about_is_not_run() {
-    let mut api = obedient(TERMINAL);
-    let folder = api.bench.home.path().join("workspace/x");
+fn crash_expires_open_approval_of_a_run() {
+    let mut api = scripted_api(TERMINAL);
+    let folder = api.program.home.path().join("workspace/x");
     std::fs::create_dir_all(&folder).expect("made");
     let run = api.start_run(&json!({ "input": "run: rm -rf ./x" }));
-    question(&mut api.events(&run, None));
-    api.crash();
+    next_approval_request(&mut api.events(&run, None));
+    api.kill_and_restart();
     let frames = api.events(&run, None).rest();
-    let (names, text) = told(&frames);
+    let (names, text) = summarise(&frames);
     assert_eq!(
         names,
         [
@@ -303,51 +299,51 @@ fn a_question_of_a_run_is_lost_in_a_crash_and_what_it_was_about_is_not_run() {
         ]
     );
     assert!(text.contains("NOT RUN"), "{text}");
-    assert!(folder.exists(), "nobody agreed to this");
+    assert!(folder.exists(), "run without approval");
     let late = api.post(&format!("/v1/runs/{run}/approval"), &json!({ "choice": "once" }));
     assert_eq!(late.json()["error"]["code"], "approval_not_active");
 }
 
 #[test]
-fn where_nobody_can_be_asked_a_dangerous_command_is_refused_at_once() {
-    let api = obedient(TERMINAL);
-    let folder = api.bench.home.path().join("workspace/x");
+fn refuses_dangerous_command_without_approval_channel() {
+    let api = scripted_api(TERMINAL);
+    let folder = api.program.home.path().join("workspace/x");
     std::fs::create_dir_all(&folder).expect("made");
-    let chat = api.post("/v1/chat/completions", &said("run: rm -rf ./x"));
+    let chat = api.post("/v1/chat/completions", &chat_body("run: rm -rf ./x"));
     assert_eq!(chat.status, 200, "{}", chat.body);
-    assert!(chat.body.contains("nobody can be asked"), "{}", chat.body);
+    assert!(chat.body.contains("this channel cannot ask anyone"), "{}", chat.body);
     let response = api.post("/v1/responses", &json!({ "input": "run: rm -rf ./x" }));
-    assert!(response.body.contains("nobody can be asked"), "{}", response.body);
+    assert!(response.body.contains("this channel cannot ask anyone"), "{}", response.body);
     assert!(folder.exists());
 }
 
 #[test]
-fn an_accepted_run_outlives_a_kill_and_a_stop() {
+fn accepted_run_survives_kill_and_stop() {
     let mut api = Api::start();
-    let gate = api.bench.model.gate(Point::Before);
+    let gate = api.program.model.gate(Point::Before);
     let run = api.start_run(&json!({ "input": "first" }));
     assert!(gate.wait(SOON), "the model was never asked");
-    api.bench.kill();
+    api.program.kill();
     api.launch();
-    assert!(gate.wait_for(1, SOON), "never taken up again");
-    let (_, said, _) = api.bench.terminate();
-    assert!(said.contains("interrupted=1"), "{said}");
+    assert!(gate.wait_for(1, SOON), "never resumed");
+    let (_, log, _) = api.program.terminate();
+    assert!(log.contains("interrupted=1"), "{log}");
     gate.open();
     api.launch();
-    assert_eq!(api.await_run(&run, "completed")["output"], "echo: first");
+    assert_eq!(api.wait_run(&run, "completed")["output"], "echo: first");
     let rows = api.get(&format!("/api/sessions/{run}/messages")).json()["data"].clone();
     let roles: Vec<_> = rows.as_array().expect("rows").iter().map(|row| row["role"].clone()).collect();
-    assert_eq!(roles, ["user", "assistant"], "one question, one answer: {rows}");
+    assert_eq!(roles, ["user", "assistant"], "one message, one answer: {rows}");
 }
 
 #[test]
-fn a_run_whose_model_fails_is_failed() {
+fn model_failure_fails_the_run() {
     let api = Api::start();
-    api.bench.model.respond(|_| Answer::status(401, "bad key"));
+    api.program.model.respond(|_| Answer::status(401, "bad key"));
     let run = api.start_run(&json!({ "input": "hello" }));
-    let failed = api.await_run(&run, "failed");
+    let failed = api.wait_run(&run, "failed");
     assert!(failed["error"].is_string() && failed.get("output").is_none(), "{failed}");
-    assert_eq!(told(&api.events(&run, None).rest()).0, ["run.failed"]);
+    assert_eq!(summarise(&api.events(&run, None).rest()).0, ["run.failed"]);
     let response = api.post("/v1/responses", &json!({ "input": "hello" }));
     assert_eq!((response.status, &response.json()["error"]["code"]), (502, &json!("agent_error")));
     let id = response.header("x-petasos-run-id").expect("a name");
@@ -358,58 +354,58 @@ fn a_run_whose_model_fails_is_failed() {
 }
 
 #[test]
-fn names_of_requests_hold_for_runs_too_across_a_crash() {
+fn idempotency_key_of_run_survives_crash() {
     let mut api = Api::start();
-    let ask = |api: &Api, text: &str| {
-        let ask = api.ask("POST", "/v1/runs").header("Idempotency-Key", "nightly");
-        api.send(&ask.json(&json!({ "input": text })))
+    let start = |api: &Api, text: &str| {
+        let request = api.request("POST", "/v1/runs").header("Idempotency-Key", "nightly");
+        api.send(&request.json(&json!({ "input": text })))
     };
-    let first = ask(&api, "report");
+    let first = start(&api, "report");
     assert_eq!(first.status, 202, "{}", first.body);
-    api.crash();
-    let again = ask(&api, "report");
+    api.kill_and_restart();
+    let again = start(&api, "report");
     assert_eq!((again.status, again.json()), (202, first.json()));
-    let other = ask(&api, "another report");
+    let other = start(&api, "another report");
     assert_eq!((other.status, &other.json()["error"]["code"]), (409, &json!("idempotency_key_reused")));
-    // The same name elsewhere is another request, too.
-    let chat =
-        api.ask("POST", "/v1/chat/completions").header("Idempotency-Key", "nightly").json(&said("report"));
+    // The same key on another endpoint is another request.
+    let chat = api
+        .request("POST", "/v1/chat/completions")
+        .header("Idempotency-Key", "nightly")
+        .json(&chat_body("report"));
     assert_eq!(api.send(&chat).status, 409);
     let run = first.json()["run_id"].as_str().expect("a name").to_owned();
-    api.await_run(&run, "completed");
+    api.wait_run(&run, "completed");
     assert_eq!(
-        api.bench.model.look(|desk| desk.requests().filter(|it| it.last_user.contains("report")).count()),
+        api.program.model.read(|state| state.requests().filter(|it| it.last_user.contains("report")).count()),
         1
     );
 }
 
 #[test]
-fn key_without_admin_scope_cannot_allow_for_longer_than_once() {
+fn key_without_admin_scope_approves_only_once() {
     let works = "k-works-0123456789abcdef";
     let keys = format!(
         "{TERMINAL}platforms.api_server.extra.keys:\n  works: {{key: {works}, scopes: [read, agent]}}\n"
     );
-    let api = obedient(&keys);
-    let folder = api.bench.home.path().join("workspace/x");
+    let api = scripted_api(&keys);
+    let folder = api.program.home.path().join("workspace/x");
     let post = |path: &str, body: &Value| {
-        api.send(&Ask::new("POST", path).header("Authorization", format!("Bearer {works}")).json(body))
+        api.send(
+            &HttpRequest::new("POST", path).header("Authorization", format!("Bearer {works}")).json(body),
+        )
     };
-    let waiting = || {
+    let start_waiting = || {
         std::fs::create_dir_all(&folder).expect("made");
         let started = post("/v1/runs", &json!({ "input": "run: rm -rf ./x" })).json();
         let path = format!("/v1/runs/{}", started["run_id"].as_str().expect("a name"));
-        let until = Instant::now() + SOON;
-        loop {
-            let ask = Ask::new("GET", &path).header("Authorization", format!("Bearer {works}"));
-            let shown = api.send(&ask).json();
-            if shown["status"] == "waiting_for_approval" {
-                return (path, shown);
-            }
-            assert!(Instant::now() < until, "never asked: {shown}");
-            std::thread::yield_now();
-        }
+        let shown = eventually("the run waits for approval", || {
+            let request = HttpRequest::new("GET", &path).header("Authorization", format!("Bearer {works}"));
+            let shown = api.send(&request).json();
+            (shown["status"] == "waiting_for_approval").then_some(shown)
+        });
+        (path, shown)
     };
-    let (path, shown) = waiting();
+    let (path, shown) = start_waiting();
     assert_eq!(shown["approval"]["choices"], json!(["once", "deny"]), "{shown}");
     assert_eq!(shown["approval"]["allow_permanent"], false);
     let answer = format!("{path}/approval");
@@ -420,38 +416,41 @@ fn key_without_admin_scope_cannot_allow_for_longer_than_once() {
             assert_eq!((refused.status, code), (403, &json!("insufficient_scope")), "{body}");
         }
     }
-    assert!(folder.exists(), "a refused answer allows nothing");
+    assert!(folder.exists(), "a rejected answer approved the command");
     assert_eq!(post(&answer, &json!({ "choice": "once" })).json()["resolved"], 1);
-    // Once is once, for this key and for everybody else.
-    waiting();
-    let allowed = crate::support::fine(&api.bench.run(&["approvals"]));
-    assert!(allowed.contains("nothing runs unasked"), "{allowed}");
+    // The approval covered one command only.
+    start_waiting();
+    let allowed = crate::support::expect_success(&api.program.run(&["approvals"]));
+    assert!(allowed.contains("No lasting approvals"), "{allowed}");
 }
 
 #[test]
-fn runs_are_their_owners_and_a_whole_answer_ends_with_its_client() {
+fn runs_belong_to_their_key_and_end_with_their_client() {
     let other = "k-other-0123456789abcdef";
     let keys =
         format!("platforms.api_server.extra.keys:\n  other: {{key: {other}, scopes: [read, agent]}}\n");
-    let api = Api::with(&keys);
-    let gate = api.bench.model.gate(Point::Before);
-    // Not streamed, and the client hangs up.
-    let ask = api.ask("POST", "/v1/chat/completions").header("Idempotency-Key", "mine").json(&said("wait"));
-    let socket = ask.begin(&api.address).expect("a connection");
+    let api = Api::with_config(&keys);
+    let gate = api.program.model.gate(Point::Before);
+    // The client of a request without streaming disconnects.
+    let request = api
+        .request("POST", "/v1/chat/completions")
+        .header("Idempotency-Key", "mine")
+        .json(&chat_body("wait"));
+    let socket = request.send_only(&api.address).expect("a connection");
     assert!(gate.wait(SOON), "the model was never asked");
     drop(socket);
-    assert!(gate.wait_gone(1, SOON), "the model is still asked");
+    assert!(gate.wait_gone(1, SOON), "the model call is still open");
     gate.open();
-    let reply = api.send(&ask);
+    let reply = api.send(&request);
     assert_eq!((reply.status, &reply.json()["error"]["code"]), (502, &json!("agent_incomplete")));
     let run = reply.header("x-petasos-run-id").expect("a name").to_owned();
-    api.await_run(&run, "cancelled");
-    let theirs = Ask::new("GET", "/v1/runs/x").header("Authorization", format!("Bearer {other}"));
+    api.wait_run(&run, "cancelled");
+    let theirs = HttpRequest::new("GET", "/v1/runs/x").header("Authorization", format!("Bearer {other}"));
     let path = format!("/v1/runs/{run}");
-    let theirs = Ask { path: &path, ..theirs };
-    assert_eq!(api.send(&theirs).status, 404, "not theirs");
+    let theirs = HttpRequest { path: &path, ..theirs };
+    assert_eq!(api.send(&theirs).status, 404, "the run of another key");
     assert_eq!(
-        api.send(&Ask::new("GET", &path).header("Authorization", format!("Bearer {KEY}"))).status,
+        api.send(&HttpRequest::new("GET", &path).header("Authorization", format!("Bearer {KEY}"))).status,
         200
     );
 }

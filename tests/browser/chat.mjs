@@ -1,4 +1,4 @@
-// The page in a real browser: the real program with the demo model, driven as a person would.
+// The web page in a real browser, with the real program and the demo model.
 // PETASOS_BIN names the program; screenshots go to artifacts/.
 
 import assert from 'node:assert/strict';
@@ -19,35 +19,35 @@ mkdirSync(artifacts, { recursive: true });
 const home = mkdtempSync(path.join(tmpdir(), 'petasos-page-'));
 let port = 0;
 
-/** Starts the gateway, with more in its configuration, and gives back the link that it prints. */
-async function start(more = '') {
-  writeFileSync(path.join(home, 'config.yaml'), `web:\n  port: ${port}\n${more}`);
+/** Starts the gateway with additional configuration. Returns its process, login link and URL. */
+async function start(config = '') {
+  writeFileSync(path.join(home, 'config.yaml'), `web:\n  port: ${port}\n${config}`);
   const child = spawn(program, ['run', '--json'], {
     env: { PATH: process.env.PATH, PETASOS_HOME: home, NO_COLOR: '1' },
     stdio: ['ignore', 'pipe', 'inherit'],
   });
-  let said = '';
+  let output = '';
   for await (const chunk of child.stdout) {
-    said += chunk;
-    if (said.includes('\n')) break;
+    output += chunk;
+    if (output.includes('\n')) break;
   }
-  const told = JSON.parse(said.split('\n')[0]);
-  port = Number(new URL(told.url).port);
-  return { child, link: told.login_url, url: told.url };
+  const greeting = JSON.parse(output.split('\n')[0]);
+  port = Number(new URL(greeting.url).port);
+  return { child, link: greeting.login_url, url: greeting.url };
 }
 
-/** A model that says what is written to it, line by line. */
+/** A fake model that answers with the lines written to it. */
 async function scriptedModel() {
   const child = spawn(fakes, ['model', '--port', '0'], { stdio: ['pipe', 'pipe', 'inherit'] });
-  let said = '';
+  let output = '';
   for await (const chunk of child.stdout) {
-    said += chunk;
-    if (said.includes('\n')) break;
+    output += chunk;
+    if (output.includes('\n')) break;
   }
-  return { child, url: /http:\/\/[^/]+\/v1/.exec(said)[0], next: line => child.stdin.write(`${line}\n`) };
+  return { child, url: /http:\/\/[^/]+\/v1/.exec(output)[0], next: line => child.stdin.write(`${line}\n`) };
 }
 
-async function end(child, signal) {
+async function terminate(child, signal) {
   if (child.exitCode !== null || child.signalCode !== null) return;
   const exited = once(child, 'exit');
   child.kill(signal);
@@ -62,8 +62,8 @@ const browser = await chromium.launch({
 
 let gateway = await start();
 const context = await browser.newContext({ viewport: { width: 1200, height: 800 } });
-const complaints = [];
-context.on('weberror', error => complaints.push(String(error.error())));
+const pageErrors = [];
+context.on('weberror', error => pageErrors.push(String(error.error())));
 
 let passed = 0;
 let failed = 0;
@@ -81,15 +81,15 @@ async function test(name, body) {
   }
 }
 
-const say = async (page, text) => {
+const send = async (page, text) => {
   await page.fill('#text', text);
   await page.press('#text', 'Enter');
 };
 const answer = (page, text) => page.locator('.row.assistant .body', { hasText: text }).last();
-const quiet = view => view.waitForSelector('.row.live', { state: 'detached', timeout: 30000 });
+const waitIdle = view => view.waitForSelector('.row.live', { state: 'detached', timeout: 30000 });
 const page = await context.newPage();
 
-await test('without a login the page says how to get in', async () => {
+await test('explains the login without a session', async () => {
   const stranger = await browser.newContext();
   const closed = await stranger.newPage();
   const response = await closed.goto(gateway.url);
@@ -100,7 +100,7 @@ await test('without a login the page says how to get in', async () => {
   await stranger.close();
 });
 
-await test('the printed link opens the chat and leaves the address bar', async () => {
+await test('opens the chat by the printed link and hides the token', async () => {
   await page.goto(gateway.link);
   await page.waitForSelector('#text');
   assert.ok(!page.url().includes('token'), page.url());
@@ -108,7 +108,7 @@ await test('the printed link opens the chat and leaves the address bar', async (
   await page.screenshot({ path: path.join(artifacts, 'empty.png') });
 });
 
-await test('the link works only once', async () => {
+await test('accepts the link only once', async () => {
   const other = await browser.newContext();
   const again = await other.newPage();
   await again.goto(gateway.link);
@@ -116,16 +116,16 @@ await test('the link works only once', async () => {
   await other.close();
 });
 
-await test('a question is answered', async () => {
-  await say(page, 'hello');
+await test('answers a message', async () => {
+  await send(page, 'hello');
   await page.locator('.row.user .body', { hasText: 'hello' }).waitFor();
   await answer(page, 'demo').waitFor({ timeout: 15000 });
-  await quiet(page);
+  await waitIdle(page);
   await page.screenshot({ path: path.join(artifacts, 'chat.png') });
 });
 
-await test('an answer grows while it is read, also after a reload and in a second tab', async () => {
-  await say(page, 'count to 200');
+await test('streams an answer after a reload and in a second tab', async () => {
+  await send(page, 'count to 200');
   await page.waitForSelector('.row.live');
   const live = page.locator('.row.live .body');
   const early = (await live.textContent()).length;
@@ -137,56 +137,56 @@ await test('an answer grows while it is read, also after a reload and in a secon
   await page.waitForSelector('.row.live');
   await page.screenshot({ path: path.join(artifacts, 'streaming.png') });
   for (const view of [page, tab]) {
-    await quiet(view);
+    await waitIdle(view);
     await answer(view, '200').waitFor();
   }
   assert.equal(await page.locator('.row.user .body', { hasText: 'count to 200' }).count(), 1);
   await tab.close();
 });
 
-await test('stop ends a running answer', async () => {
-  await say(page, 'count to 500');
+await test('stops a running answer', async () => {
+  await send(page, 'count to 500');
   await page.waitForSelector('.row.live');
   await page.click('#stop');
-  await quiet(page);
+  await waitIdle(page);
   await answer(page, 'stopped').waitFor();
 });
 
-await test('a command is answered by the gateway', async () => {
-  await say(page, '/status');
+await test('runs a slash command', async () => {
+  await send(page, '/status');
   await page.locator('.row', { hasText: 'Session: idle' }).last().waitFor();
 });
 
-await test('a message typed while the gateway is down arrives when it is back', async () => {
-  await end(gateway.child, 'SIGKILL');
+await test('delivers a message that was typed while the gateway was down', async () => {
+  await terminate(gateway.child, 'SIGKILL');
   await page.waitForSelector('#connection:not([hidden])');
-  await say(page, 'my name is Ada');
+  await send(page, 'my name is Ada');
   gateway = await start();
   await answer(page, 'Ada').waitFor({ timeout: 30000 });
-  await quiet(page);
+  await waitIdle(page);
   assert.equal(await page.locator('.row.user .body', { hasText: 'my name is Ada' }).count(), 1);
 });
 
-await test('an answer that was growing when the gateway was killed is finished', async () => {
-  await say(page, 'count to 70');
+await test('finishes an answer after the gateway was killed', async () => {
+  await send(page, 'count to 70');
   await page.waitForSelector('.row.live');
-  await end(gateway.child, 'SIGKILL');
+  await terminate(gateway.child, 'SIGKILL');
   gateway = await start();
   await answer(page, '70').waitFor({ timeout: 30000 });
   assert.equal(await page.locator('.row.user .body', { hasText: 'count to 70' }).count(), 1);
 });
 
-await test('a new chat is empty and the old one is one click away', async () => {
+await test('opens an empty new chat and returns to the old one', async () => {
   await page.click('#new-chat');
   await page.waitForSelector('#empty:not([hidden])');
   await page.locator('#sessions a, #sessions button').first().click();
   await answer(page, '70').waitFor();
 });
 
-await test('a channel that is out says why, and when it is tried again if it is', async () => {
+await test('shows why a channel is down and when it is retried', async () => {
   assert.equal(await page.locator('#links .link').count(), 0);
-  await end(gateway.child, 'SIGTERM');
-  // Nobody listens where Telegram is said to be; Slack lacks its second token.
+  await terminate(gateway.child, 'SIGTERM');
+  // The Telegram server does not exist; the second Slack token is missing.
   gateway = await start(`platforms:
   telegram:
     enabled: true
@@ -202,14 +202,14 @@ await test('a channel that is out says why, and when it is tried again if it is'
   assert.match(await telegram.textContent(), /next try in \d+ s · 1 failed · passing · no connection/);
   const slack = page.locator('#links .link.fatal', { hasText: 'Slack' });
   await slack.waitFor();
-  const said = await slack.textContent();
-  assert.match(said, /app.?token/i);
-  assert.ok(!said.includes('next try'), said);
+  const shown = await slack.textContent();
+  assert.match(shown, /app.?token/i);
+  assert.ok(!shown.includes('next try'), shown);
   await page.locator('#links').screenshot({ path: path.join(artifacts, 'links.png') });
 });
 
-await test('a question about a command is shown, also after a reload, and its buttons answer it', async () => {
-  await end(gateway.child, 'SIGTERM');
+await test('shows an approval request after a reload and answers it by button', async () => {
+  await terminate(gateway.child, 'SIGTERM');
   const model = await scriptedModel();
   gateway = await start(`model:
   provider: custom
@@ -229,12 +229,12 @@ terminal:
     mkdirSync(folder, { recursive: true });
     model.next(':tool terminal {"command": "rm -rf ./x"}');
     model.next(`that was ${label}`);
-    await say(page, `tidy up, please (${label})`);
+    await send(page, `tidy up, please (${label})`);
     await questions.waitFor({ timeout: 30000 });
     await page.locator('.row', { hasText: 'rm -rf ./x' }).last().waitFor();
     await page.reload();
     await questions.waitFor({ timeout: 30000 });
-    assert.ok(existsSync(folder), 'nobody agreed yet');
+    assert.ok(existsSync(folder), 'run without approval');
     await page.screenshot({ path: path.join(artifacts, `question-${left ? 'deny' : 'allow'}.png`) });
     await questions.getByRole('button', { name: label, exact: true }).click();
     await answer(page, `that was ${label}`).waitFor({ timeout: 30000 });
@@ -242,11 +242,11 @@ terminal:
     await page.locator('.row', { hasText: ended }).last().waitFor();
     assert.equal(existsSync(folder), left, label);
   }
-  await quiet(page);
+  await waitIdle(page);
   model.child.kill();
 });
 
-await test('it fits a phone', async () => {
+await test('fits a phone screen', async () => {
   await page.setViewportSize({ width: 360, height: 740 });
   const wide = await page.evaluate(() => document.documentElement.scrollWidth);
   assert.ok(wide <= 360, `the page is ${wide} px wide`);
@@ -258,11 +258,11 @@ await test('it fits a phone', async () => {
   await page.screenshot({ path: path.join(artifacts, 'phone.png') });
 });
 
-await test('nothing threw', async () => {
-  assert.deepEqual(complaints, []);
+await test('has no page errors', async () => {
+  assert.deepEqual(pageErrors, []);
 });
 
-await end(gateway.child, 'SIGTERM');
+await terminate(gateway.child, 'SIGTERM');
 await browser.close();
 rmSync(home, { recursive: true, force: true });
 console.log(`\n${passed} passed, ${failed} failed`);

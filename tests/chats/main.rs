@@ -1,11 +1,11 @@
-//! Chat platforms with the real program: answers, files, routing, links, rate limits.
+//! Chat platforms: answers, files, routing, links, rate limits.
 
 #![allow(clippy::expect_used, reason = "a test that cannot go on stops")]
 
-mod answers;
 mod discord;
 mod links;
 mod media;
+mod platforms;
 mod rate_limits;
 mod routing;
 #[path = "../support/mod.rs"]

@@ -1,8 +1,8 @@
-//! Rate limits of platforms across `kill -9`: no request of any kind leaves before they are over.
+//! Rate limits of platforms across `kill -9`: no request is sent before they expire.
 
 use std::time::{Duration, Instant};
 
-use crate::support::{Bench, SOON, eventually, fine};
+use crate::support::{ProgramFixture, SOON, eventually, expect_success};
 use petasos_fakes::telegram::Fault;
 use petasos_fakes::{discord, telegram};
 
@@ -11,119 +11,119 @@ const OTHER: i64 = 102;
 const BAN: Duration = Duration::from_secs(6);
 /// Longer than any test takes.
 const LONG_BAN: Duration = Duration::from_secs(1800);
-/// The platform's clock and ours begin to count a moment apart.
-const SLACK: Duration = Duration::from_millis(50);
+/// The fake and the gateway start to count at slightly different moments.
+const CLOCK_TOLERANCE: Duration = Duration::from_millis(50);
 
-/// Chat 101 has been refused with a wait; gives the moment. The wait is on disk.
-fn banned(bench: &mut Bench, method: &str, wait: Duration) -> Instant {
-    bench.telegram.on(method).does(Fault::too_many(wait.as_secs()));
-    bench.start();
-    bench.telegram.push_text(LIMITED, LIMITED, "first");
-    let refused = |world: &telegram::World| world.calls_of(method).next().map(|call| call.at);
-    let at = bench.telegram.wait_until(SOON, refused).expect("refused");
-    eventually("stored", || stored(bench) == 1);
+/// Provokes a rate limit in chat 101 and waits until it is stored. Returns the moment of the refusal.
+fn provoke_rate_limit(fixture: &mut ProgramFixture, method: &str, wait: Duration) -> Instant {
+    fixture.telegram.on(method).does(Fault::too_many(wait.as_secs()));
+    fixture.start();
+    fixture.telegram.push_text(LIMITED, LIMITED, "first");
+    let refused = |state: &telegram::State| state.calls_of(method).next().map(|call| call.at);
+    let at = fixture.telegram.wait_until(SOON, refused).expect("refused");
+    eventually("stored", || stored_limits(fixture) == 1);
     at
 }
 
-fn stored(bench: &Bench) -> i64 {
-    let raw = rusqlite::Connection::open(bench.database()).expect("readable");
+fn stored_limits(fixture: &ProgramFixture) -> i64 {
+    let raw = rusqlite::Connection::open(fixture.database()).expect("readable");
     raw.query_row("SELECT count(*) FROM rate_limits", [], |row| row.get(0)).expect("counted")
 }
 
-/// No request for the chat before the wait is over; then its messages are answered.
-fn keeps_still(bench: &Bench, since: Instant, answers: &[&str]) {
+/// The chat gets no request before the limit expires; then its messages are answered.
+fn assert_waits(fixture: &ProgramFixture, since: Instant, answers: &[&str]) {
     for answer in answers {
-        let answered = bench.telegram.wait_until(BAN + SOON, |world| {
-            world.texts(LIMITED).iter().any(|text| text.ends_with(answer)).then_some(())
+        let answered = fixture.telegram.wait_until(BAN + SOON, |state| {
+            state.texts(LIMITED).iter().any(|text| text.ends_with(answer)).then_some(())
         });
-        assert!(answered.is_some(), "{answer}: {:?}", bench.telegram.texts(LIMITED));
+        assert!(answered.is_some(), "{answer}: {:?}", fixture.telegram.texts(LIMITED));
     }
-    let calls = bench.telegram.calls();
+    let calls = fixture.telegram.calls();
     let later = calls.iter().filter(|call| call.chat() == Some(LIMITED) && call.at > since);
     let later: Vec<_> = later.map(|call| (call.method.clone(), call.at - since)).collect();
     assert!(!later.is_empty());
     for (method, after) in later {
-        assert!(after + SLACK >= BAN, "{method} left after {after:?}");
+        assert!(after + CLOCK_TOLERANCE >= BAN, "{method} left after {after:?}");
     }
 }
 
 #[test]
-fn restart_keeps_the_wait_of_a_refused_message() {
-    let mut bench = Bench::with("streaming:\n  enabled: true\n");
-    let since = banned(&mut bench, "sendMessage", BAN);
-    bench.kill();
-    bench.start();
-    // A turn in the limited chat would show that it types.
-    bench.telegram.push_text(LIMITED, LIMITED, "second");
-    keeps_still(&bench, since, &["echo: first", "echo: second"]);
-    bench.settle();
-    let once = bench.telegram.texts(LIMITED).iter().filter(|text| text.ends_with("echo: first")).count();
+fn restart_keeps_rate_limit_of_a_message() {
+    let mut fixture = ProgramFixture::with_config("streaming:\n  enabled: true\n");
+    let since = provoke_rate_limit(&mut fixture, "sendMessage", BAN);
+    fixture.kill();
+    fixture.start();
+    // A turn in the limited chat would send a typing indicator.
+    fixture.telegram.push_text(LIMITED, LIMITED, "second");
+    assert_waits(&fixture, since, &["echo: first", "echo: second"]);
+    fixture.wait_idle();
+    let once = fixture.telegram.texts(LIMITED).iter().filter(|text| text.ends_with("echo: first")).count();
     assert_eq!(once, 1);
-    eventually("the row is deleted", || !fine(&bench.run(&["outbox"])).contains("rate limited"));
-    eventually("no row is left", || stored(&bench) == 0);
+    eventually("the row is deleted", || !expect_success(&fixture.run(&["outbox"])).contains("rate limited"));
+    eventually("no row is left", || stored_limits(&fixture) == 0);
 }
 
 #[test]
-fn wait_of_one_chat_is_listed_and_delays_no_other_chat_after_a_restart() {
-    let mut bench = Bench::new();
-    let since = banned(&mut bench, "sendMessage", LONG_BAN);
+fn rate_limit_of_one_chat_is_listed_and_delays_no_other() {
+    let mut fixture = ProgramFixture::new();
+    let since = provoke_rate_limit(&mut fixture, "sendMessage", LONG_BAN);
     for command in ["outbox", "links"] {
-        let listed = fine(&bench.run(&[command]));
+        let listed = expect_success(&fixture.run(&[command]));
         assert!(listed.contains("telegram:101 is rate limited until"), "{command}: {listed}");
-        let listed = crate::support::json(&bench.run(&[command, "--json"]));
+        let listed = crate::support::expect_json(&fixture.run(&[command, "--json"]));
         assert_eq!(listed["rate_limits"][0]["name"], "101", "{command}");
     }
-    assert_eq!(bench.status()["rate_limits"][0]["name"], "101");
-    bench.kill();
-    bench.start();
-    bench.telegram.push_text(OTHER, OTHER, "hello");
-    let answered = |world: &telegram::World| (!world.texts(OTHER).is_empty()).then_some(());
-    assert!(bench.telegram.wait_until(SOON, answered).is_some(), "the other chat waits, too");
-    let calls = bench.telegram.calls();
+    assert_eq!(fixture.status()["rate_limits"][0]["name"], "101");
+    fixture.kill();
+    fixture.start();
+    fixture.telegram.push_text(OTHER, OTHER, "hello");
+    let answered = |state: &telegram::State| (!state.texts(OTHER).is_empty()).then_some(());
+    assert!(fixture.telegram.wait_until(SOON, answered).is_some(), "the other chat is delayed");
+    let calls = fixture.telegram.calls();
     let early: Vec<_> = calls.iter().filter(|it| it.chat() == Some(LIMITED) && it.at > since).collect();
     assert!(early.is_empty(), "{early:?}");
 }
 
 #[test]
-fn wait_met_by_typing_holds_back_the_answer_after_a_restart() {
-    let mut bench = Bench::new();
-    let gate = bench.model.gate(petasos_fakes::model::Point::Before);
-    let since = banned(&mut bench, "sendChatAction", BAN);
-    bench.kill();
+fn rate_limit_hit_by_typing_delays_answer_after_restart() {
+    let mut fixture = ProgramFixture::new();
+    let gate = fixture.model.gate(petasos_fakes::model::Point::Before);
+    let since = provoke_rate_limit(&mut fixture, "sendChatAction", BAN);
+    fixture.kill();
     gate.open();
-    bench.start();
-    keeps_still(&bench, since, &["echo: first"]);
+    fixture.start();
+    assert_waits(&fixture, since, &["echo: first"]);
 }
 
 #[test]
-fn restart_keeps_a_limit_on_the_whole_platform() {
-    let mut bench = Bench::setup().discord().build();
-    bench.discord().add_direct(51);
-    bench.discord().on("createMessage").does(discord::Fault::Limited(BAN.as_secs_f64()));
-    bench.start();
-    bench.discord().push_text(50, 7, "one");
-    let refused = |world: &discord::World| world.calls_of("createMessage").next().map(|call| call.at);
-    let since = bench.discord().wait_until(SOON, refused).expect("refused");
+fn restart_keeps_platform_rate_limit() {
+    let mut fixture = ProgramFixture::builder().discord().build();
+    fixture.discord().add_direct(51);
+    fixture.discord().on("createMessage").does(discord::Fault::too_many_globally(BAN.as_secs_f64()));
+    fixture.start();
+    fixture.discord().push_text(50, 7, "one");
+    let refused = |state: &discord::State| state.calls_of("createMessage").next().map(|call| call.at);
+    let since = fixture.discord().wait_until(SOON, refused).expect("refused");
     let limited = |text: String| text.contains("discord is rate limited until");
-    eventually("stored", || limited(fine(&bench.run(&["outbox"]))));
-    bench.kill();
-    bench.launch();
+    eventually("stored", || limited(expect_success(&fixture.run(&["outbox"]))));
+    fixture.kill();
+    fixture.launch();
     eventually("in force again", || {
-        let listed = bench.run(&["links"]);
+        let listed = fixture.run(&["links"]);
         listed.status.success() && limited(crate::support::stdout(&listed))
     });
-    bench.discord().push_text(51, 7, "two");
+    fixture.discord().push_text(51, 7, "two");
     for (channel, want) in [(50, "echo: one"), (51, "echo: two")] {
-        let said = |world: &discord::World| world.texts(channel).iter().any(|it| it == want).then_some(());
-        assert!(bench.discord().wait_until(BAN + SOON, said).is_some(), "{channel}");
+        let said = |state: &discord::State| state.texts(channel).iter().any(|it| it == want).then_some(());
+        assert!(fixture.discord().wait_until(BAN + SOON, said).is_some(), "{channel}");
     }
-    for call in bench
+    for call in fixture
         .discord()
-        .look(|world| world.calls().cloned().collect::<Vec<_>>())
+        .read(|state| state.calls().cloned().collect::<Vec<_>>())
         .iter()
         .filter(|call| call.at > since)
     {
         let after = call.at - since;
-        assert!(after + SLACK >= BAN, "{} left after {after:?}", call.route);
+        assert!(after + CLOCK_TOLERANCE >= BAN, "{} left after {after:?}", call.route);
     }
 }

@@ -1,129 +1,121 @@
-//! Deliveries of other programs to the real one: taken once, answered where their route says, through crashes and
-//! outages.
+//! Webhook deliveries: accepted once and answered in the chat of their route, across crashes and outages.
 
 use std::net::TcpListener;
-use std::time::{Duration, Instant};
 
-use crate::support::{Bench, SOON, failed};
-use petasos_fakes::hooks::{Delivery, Reply, Sender};
+use crate::support::{ProgramFixture, SOON, eventually, expect_failure};
+use petasos_fakes::hooks::{Sender, WebhookDelivery, WebhookResponse};
 use petasos_fakes::model::{Answer, Point};
 use serde_json::{Value, json};
 
 const CHAT: i64 = 77;
 
-/// A gateway on Telegram with routes; the port they listen on.
-fn bench(routes: &str) -> (Bench, u16) {
-    bench_with("", routes)
+/// A gateway with Telegram and webhook routes, and the port of its listener.
+fn fixture(routes: &str) -> (ProgramFixture, u16) {
+    fixture_with("", routes)
 }
 
-/// `extra`: lines of that section.
-fn bench_with(extra: &str, routes: &str) -> (Bench, u16) {
+/// `extra`: further lines of the `extra` section.
+fn fixture_with(extra: &str, routes: &str) -> (ProgramFixture, u16) {
     let port = petasos_fakes::port::free();
     let more = format!(
         "webhook:\n  enabled: true\n  extra:\n    port: {port}\n    delivery_wait: 1\n{extra}    routes:\n{routes}"
     );
-    (Bench::with(&more), port)
+    (ProgramFixture::with_config(&more), port)
 }
 
-/// A turn whose answer goes to the chat, and a message that is passed on to it.
+/// Routes with a turn that answers in the chat, with a forwarded message, and with a turn without delivery.
 const ROUTES: &str = "
       ci: {secret: s, prompt: 'build {n}', deliver: telegram, deliver_extra: {chat_id: '77'}}
       say: {secret: s, prompt: '{text}', deliver: telegram, deliver_extra: {chat_id: '77'}, deliver_only: true}
       note: {secret: s, prompt: 'noted {n}'}
 ";
 
-fn delivery(route: &str, id: &str, body: &Value) -> Delivery {
-    let delivery = Delivery::json(format!("/webhooks/{route}"), body);
+fn delivery(route: &str, id: &str, body: &Value) -> WebhookDelivery {
+    let delivery = WebhookDelivery::json(format!("/webhooks/{route}"), body);
     delivery.header("X-Gitlab-Token", "s").header("X-Request-ID", id)
 }
 
-/// Posts as soon as somebody listens.
+/// Posts as soon as the port is open.
 #[track_caller]
-fn post(port: u16, delivery: &Delivery) -> Reply {
-    let deadline = Instant::now() + SOON;
-    loop {
-        match delivery.post(port) {
-            Ok(reply) => return reply,
-            Err(error) => assert!(Instant::now() < deadline, "never answered: {error}"),
-        }
-    }
+fn post(port: u16, delivery: &WebhookDelivery) -> WebhookResponse {
+    eventually("the webhook responds", || delivery.post(port).ok())
 }
 
-fn texts(bench: &Bench) -> Vec<String> {
-    bench.telegram.texts(CHAT)
+fn texts(fixture: &ProgramFixture) -> Vec<String> {
+    fixture.telegram.texts(CHAT)
 }
 
 #[test]
-fn a_delivery_is_answered_in_the_chat_of_its_route_and_once() {
-    let (mut bench, port) = bench(ROUTES);
-    bench.start();
+fn webhook_delivery_is_answered_once_in_its_route_chat() {
+    let (mut fixture, port) = fixture(ROUTES);
+    fixture.start();
     let first = delivery("ci", "d1", &json!({ "n": 7 }));
     assert_eq!(post(port, &first).status, 202);
-    assert_eq!(bench.wait_messages(CHAT, 1), ["echo: build 7"]);
+    assert_eq!(fixture.wait_messages(CHAT, 1), ["echo: build 7"]);
     let again = post(port, &first);
     assert_eq!(again.status, 200);
     assert!(again.text.contains("duplicate"), "{}", again.text);
     let other = post(port, &delivery("ci", "d2", &json!([{ "n": 1 }])));
     assert_eq!(other.status, 202, "a list is a payload like any other");
-    assert_eq!(bench.wait_messages(CHAT, 2)[1], "echo: build {n}");
-    bench.settle();
-    assert_eq!(texts(&bench).len(), 2);
-    let status = bench.status();
+    assert_eq!(fixture.wait_messages(CHAT, 2)[1], "echo: build {n}");
+    fixture.wait_idle();
+    assert_eq!(texts(&fixture).len(), 2);
+    let status = fixture.status();
     let link =
         status["links"].as_array().and_then(|links| links.iter().find(|link| link["name"] == "webhook"));
     assert_eq!(link.map(|link| &link["state"]), Some(&json!("up")), "{status}");
 }
 
 #[test]
-fn what_was_answered_with_202_survives_a_kill_and_runs_once() {
-    let (mut bench, port) = bench(ROUTES);
-    bench.start();
-    let hold = bench.model.gate(Point::Before);
+fn accepted_delivery_survives_kill_and_runs_once() {
+    let (mut fixture, port) = fixture(ROUTES);
+    fixture.start();
+    let hold = fixture.model.gate(Point::Before);
     let sent = delivery("ci", "d1", &json!({ "n": 8 }));
     assert_eq!(post(port, &sent).status, 202);
-    assert!(hold.wait(SOON), "the turn began");
-    bench.kill();
+    assert!(hold.wait(SOON), "the turn has not started");
+    fixture.kill();
     hold.open();
-    bench.start();
-    assert_eq!(post(port, &sent).status, 200, "known, although the one who took it is dead");
-    assert!(bench.wait_messages(CHAT, 1)[0].ends_with("echo: build 8"));
-    bench.settle();
-    assert_eq!(texts(&bench).len(), 1);
+    fixture.start();
+    assert_eq!(post(port, &sent).status, 200, "the next process knows the delivery");
+    assert!(fixture.wait_messages(CHAT, 1)[0].ends_with("echo: build 8"));
+    fixture.wait_idle();
+    assert_eq!(texts(&fixture).len(), 1);
 }
 
 #[test]
-fn a_provider_that_repeats_reaches_us_through_a_kill() {
-    let (mut bench, port) = bench(ROUTES);
+fn retrying_provider_gets_through_a_kill() {
+    let (mut fixture, port) = fixture(ROUTES);
     let provider = Sender::start(port);
     for n in 0..10 {
         provider.send(delivery("note", &format!("d{n}"), &json!({ "n": n })));
         provider.send(delivery("ci", &format!("d{n}"), &json!({ "n": n })));
     }
-    bench.start();
-    bench.wait_messages(CHAT, 2);
-    bench.kill();
-    bench.start();
+    fixture.start();
+    fixture.wait_messages(CHAT, 2);
+    fixture.kill();
+    fixture.start();
     assert!(provider.wait_idle(SOON), "still {} to deliver", provider.pending());
-    bench.wait_messages(CHAT, 10);
-    bench.settle();
-    let texts = texts(&bench);
+    fixture.wait_messages(CHAT, 10);
+    fixture.wait_idle();
+    let texts = texts(&fixture);
     for n in 0..10 {
         let of_this = || texts.iter().filter(|text| text.ends_with(&format!("echo: build {n}")));
         assert!(of_this().count() > 0, "{n}: {texts:?}");
         assert!(of_this().filter(|text| !text.contains("Recovered reply")).count() <= 1, "{n}: {texts:?}");
     }
-    assert_eq!(provider.replies().len(), 20);
+    assert_eq!(provider.responses().len(), 20);
 }
 
 #[test]
-fn while_draining_a_program_is_told_to_come_again_and_nothing_is_kept() {
-    let (mut bench, port) = bench(ROUTES);
-    bench.start();
+fn drain_rejects_deliveries_with_retry_after() {
+    let (mut fixture, port) = fixture(ROUTES);
+    fixture.start();
     assert_eq!(post(port, &delivery("note", "d0", &json!({}))).status, 202);
-    bench.settle();
-    let marker = bench.home.path().join(".drain_request.json");
+    fixture.wait_idle();
+    let marker = fixture.home.path().join(".drain_request.json");
     std::fs::write(&marker, r#"{"action":"drain"}"#).expect("a marker");
-    bench.await_state("draining");
+    fixture.wait_state("draining");
     let sent = delivery("ci", "d1", &json!({ "n": 9 }));
     let refused = post(port, &sent);
     assert_eq!(refused.status, 503);
@@ -135,35 +127,30 @@ fn while_draining_a_program_is_told_to_come_again_and_nothing_is_kept() {
         "needs no turn"
     );
     std::fs::remove_file(&marker).expect("removed");
-    bench.await_state("running");
-    assert_eq!(post(port, &sent).status, 202, "it was not kept before");
-    assert_eq!(bench.wait_messages(CHAT, 2), ["no turn", "echo: build 9"]);
+    fixture.wait_state("running");
+    assert_eq!(post(port, &sent).status, 202, "stored by the refused request");
+    assert_eq!(fixture.wait_messages(CHAT, 2), ["no turn", "echo: build 9"]);
 }
 
 #[test]
-fn a_message_whose_chat_cannot_be_reached_is_owed_once_until_it_is_delivered() {
-    let (mut bench, port) = bench(ROUTES);
-    bench.start();
-    bench.telegram.down();
+fn forwarded_message_is_queued_once_until_delivered() {
+    let (mut fixture, port) = fixture(ROUTES);
+    fixture.start();
+    fixture.telegram.down();
     let sent = delivery("say", "d1", &json!({ "text": "disk full" }));
-    let owed = post(port, &sent);
-    assert_eq!(owed.status, 502, "{}", owed.text);
+    let queued = post(port, &sent);
+    assert_eq!(queued.status, 502, "{}", queued.text);
     assert_eq!(post(port, &sent).status, 502, "still");
-    bench.kill();
-    bench.telegram.up().expect("the port is ours");
-    bench.launch();
-    let reached = loop {
-        let reply = post(port, &sent);
-        if reply.status != 502 {
-            break reply;
-        }
-    };
+    fixture.kill();
+    fixture.telegram.up().expect("the port is ours");
+    fixture.launch();
+    let reached = eventually("delivered", || Some(post(port, &sent)).filter(|reply| reply.status != 502));
     assert_eq!(reached.status, 200, "{}", reached.text);
     assert!(post(port, &sent).text.contains("duplicate"));
-    bench.settle_outbox();
-    let texts = texts(&bench);
+    fixture.wait_outbox_empty();
+    let texts = texts(&fixture);
     let [text] = texts.as_slice() else { panic!("{texts:?}") };
-    // The kill may have met a try, whose fate is unknown.
+    // The kill may have interrupted a send, so its outcome is unknown.
     assert!(
         text == "disk full" || text.contains("may be a duplicate") && text.ends_with("disk full"),
         "{text}"
@@ -171,14 +158,14 @@ fn a_message_whose_chat_cannot_be_reached_is_owed_once_until_it_is_delivered() {
 }
 
 #[test]
-fn what_goes_to_a_platforms_home_goes_where_the_home_is_by_then() {
-    let (mut bench, port) = bench(
+fn delivery_goes_to_the_current_home_channel() {
+    let (mut fixture, port) = fixture(
         "
       ci: {secret: s, prompt: 'build {n}', deliver: telegram}
       say: {secret: s, prompt: '{text}', deliver: telegram, deliver_only: true}
 ",
     );
-    bench.start();
+    fixture.start();
     let calls = |id: &str| {
         let turn = delivery("ci", id, &json!({ "n": id }));
         [turn, delivery("say", id, &json!({ "text": format!("as it is {id}") }))]
@@ -189,59 +176,61 @@ fn what_goes_to_a_platforms_home_goes_where_the_home_is_by_then() {
         assert!(refused.text.contains("/sethome"), "{}", refused.text);
     }
     for (chat, id) in [(7, "a"), (8, "b")] {
-        bench.telegram.push_text(chat, chat, "/sethome");
-        bench.wait_messages(chat, 1);
+        fixture.telegram.push_text(chat, chat, "/sethome");
+        fixture.wait_messages(chat, 1);
         let [turn, say] = calls(id);
-        assert_eq!(post(port, &turn).status, 202, "it was not kept before");
-        assert_eq!(bench.wait_messages(chat, 2)[1], format!("echo: build {id}"));
+        assert_eq!(post(port, &turn).status, 202, "stored by the refused request");
+        assert_eq!(fixture.wait_messages(chat, 2)[1], format!("echo: build {id}"));
         assert_eq!(post(port, &say).status, 200);
-        assert_eq!(bench.wait_messages(chat, 3)[2], format!("as it is {id}"));
+        assert_eq!(fixture.wait_messages(chat, 3)[2], format!("as it is {id}"));
     }
-    bench.settle();
-    assert_eq!([7, 8].map(|chat| bench.telegram.texts(chat).len()), [3, 3]);
+    fixture.wait_idle();
+    assert_eq!([7, 8].map(|chat| fixture.telegram.texts(chat).len()), [3, 3]);
 }
 
 #[test]
-fn what_a_payload_says_is_never_a_command() {
-    let (mut bench, port) = bench(
+fn payload_text_is_never_a_command() {
+    let (mut fixture, port) = fixture(
         "      say: {secret: s, prompt: '{text}', deliver: telegram, deliver_extra: {chat_id: '77'}}\n",
     );
-    bench.start();
+    fixture.start();
     assert_eq!(post(port, &delivery("say", "d1", &json!({ "text": "/help" }))).status, 202);
-    assert_eq!(bench.wait_messages(CHAT, 1), ["echo: /help"]);
+    assert_eq!(fixture.wait_messages(CHAT, 1), ["echo: /help"]);
 }
 
 #[test]
-fn what_a_stranger_says_has_only_the_tools_that_its_owner_gave_it_also_after_a_kill() {
+fn webhook_turn_has_only_configured_tools_after_kill() {
     for (extra, want) in
         [("", vec!["clock"]), ("    tools: [read_file, clock]\n", vec!["read_file", "clock"])]
     {
-        let (mut bench, port) = bench_with(extra, ROUTES);
-        bench.model.respond(|request| match request.messages().iter().any(|it| it["role"] == "tool") {
-            false => Answer::tool("write_file", json!({ "path": "planted.txt", "content": "x" })),
-            true => Answer::text("done"),
+        let (mut fixture, port) = fixture_with(extra, ROUTES);
+        fixture.model.respond(|request| {
+            if request.messages().iter().any(|it| it["role"] == "tool") {
+                return Answer::text("done");
+            }
+            Answer::tool("write_file", json!({ "path": "planted.txt", "content": "x" }))
         });
-        let hold = bench.model.gate(Point::Before);
-        bench.start();
+        let hold = fixture.model.gate(Point::Before);
+        fixture.start();
         assert_eq!(post(port, &delivery("ci", "d1", &json!({ "n": "write a file" }))).status, 202);
-        assert!(hold.wait(SOON), "the turn began");
-        // The next process does not know who asked, only where.
-        bench.kill();
+        assert!(hold.wait(SOON), "the turn has not started");
+        // The next process knows the route but not the sender.
+        fixture.kill();
         hold.open();
-        bench.start();
-        bench.wait_messages(CHAT, 1);
-        let offered = bench.model.requests();
+        fixture.start();
+        fixture.wait_messages(CHAT, 1);
+        let offered = fixture.model.requests();
         let offered: Vec<_> = offered.iter().map(|request| request.tools()).collect();
         assert!(offered.len() >= 2 && offered.iter().all(|tools| *tools == want), "{offered:?}");
-        assert!(!bench.home.path().join("workspace/planted.txt").exists());
-        bench.telegram.push_text(8, 8, "write a file");
-        bench.wait_messages(8, 1);
-        assert!(bench.home.path().join("workspace/planted.txt").exists(), "people have their tools");
+        assert!(!fixture.home.path().join("workspace/planted.txt").exists());
+        fixture.telegram.push_text(8, 8, "write a file");
+        fixture.wait_messages(8, 1);
+        assert!(fixture.home.path().join("workspace/planted.txt").exists(), "users have their tools");
     }
 }
 
 #[test]
-fn a_route_that_nobody_could_use_or_anybody_could_stops_the_start() {
+fn unusable_or_unprotected_route_stops_the_start() {
     for (routes, word) in [
         ("{ci: {prompt: x}}", "has no secret"),
         ("{ci: {secret: s, deliver: discord}}", "discord"),
@@ -250,51 +239,45 @@ fn a_route_that_nobody_could_use_or_anybody_could_stops_the_start() {
         ("{ci: {secret: INSECURE_NO_AUTH}}, host: 0.0.0.0", "INSECURE_NO_AUTH"),
     ] {
         let more = format!("webhook: {{enabled: true, extra: {{routes: {routes}}}}}\n");
-        let bench = Bench::setup().with(&more).build();
-        let said = failed(&bench.run(&["run"]), 78);
+        let fixture = ProgramFixture::builder().with(&more).build();
+        let said = expect_failure(&fixture.run(&["run"]), 78);
         assert!(said.contains(word), "{routes}: {said}");
     }
 }
 
 #[test]
-fn a_port_that_is_taken_is_named_and_taken_when_it_is_free() {
-    let (mut bench, port) = bench(ROUTES);
+fn reports_port_in_use_and_binds_when_free() {
+    let (mut fixture, port) = fixture(ROUTES);
     let taken = TcpListener::bind(("127.0.0.1", port)).expect("free until now");
-    bench.start();
-    let deadline = Instant::now() + SOON;
-    let link = loop {
-        let status = bench.status();
-        let links = status["links"].as_array().cloned().unwrap_or_default();
+    fixture.start();
+    let link = eventually("the webhook link is waiting", || {
+        let links = fixture.status()["links"].as_array().cloned().unwrap_or_default();
         let link = links.into_iter().find(|link| link["name"] == "webhook").expect("a link");
-        if link["state"] == "waiting" {
-            break link;
-        }
-        assert!(Instant::now() < deadline, "{link}");
-        std::thread::sleep(Duration::from_millis(10));
-    };
+        (link["state"] == "waiting").then_some(link)
+    });
     assert!(link.to_string().contains(&port.to_string()), "{link}");
     drop(taken);
-    assert!(bench.run(&["links", "retry", "webhook"]).status.success());
+    assert!(fixture.run(&["links", "retry", "webhook"]).status.success());
     assert_eq!(post(port, &delivery("note", "d1", &json!({}))).status, 202);
 }
 
 const SECRET: &str = "s";
 
-fn unsigned(body: &Value) -> Delivery {
-    Delivery::json("/webhooks/note", body)
+fn unsigned(body: &Value) -> WebhookDelivery {
+    WebhookDelivery::json("/webhooks/note", body)
 }
 
-/// As GitHub and V1 sign: the body alone.
-fn signature(delivery: &Delivery) -> String {
+/// GitHub and V1 sign only the body.
+fn signature(delivery: &WebhookDelivery) -> String {
     use aws_lc_rs::hmac;
     let tag = hmac::sign(&hmac::Key::new(hmac::HMAC_SHA256, SECRET.as_bytes()), &delivery.body);
     tag.as_ref().iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
 #[test]
-fn replay_under_another_delivery_id_is_a_duplicate_also_after_a_kill() {
-    let (mut bench, port) = bench(ROUTES);
-    bench.start();
+fn replay_with_another_id_is_a_duplicate_after_kill() {
+    let (mut fixture, port) = fixture(ROUTES);
+    fixture.start();
     let github = |id: &str, n: u8| {
         let delivery = unsigned(&json!({ "n": n }));
         let signature = format!("sha256={}", signature(&delivery));
@@ -302,9 +285,9 @@ fn replay_under_another_delivery_id_is_a_duplicate_also_after_a_kill() {
     };
     assert_eq!(post(port, &github("d1", 1)).status, 202);
     assert_eq!(post(port, &github("d2", 2)).status, 202, "another body");
-    bench.settle();
-    bench.kill();
-    bench.start();
+    fixture.wait_idle();
+    fixture.kill();
+    fixture.start();
     let plain = unsigned(&json!({ "n": 1 }));
     let as_v1 = signature(&plain);
     for replay in [
@@ -316,43 +299,44 @@ fn replay_under_another_delivery_id_is_a_duplicate_also_after_a_kill() {
         assert_eq!(reply.status, 200, "{}", reply.text);
         assert!(reply.text.contains("duplicate"), "{}", reply.text);
     }
-    bench.settle();
-    assert_eq!(bench.model.look(|desk| desk.request_count()), 2);
+    fixture.wait_idle();
+    assert_eq!(fixture.model.read(|state| state.request_count()), 2);
 }
 
 #[test]
-fn a_signed_delivery_is_taken_once_over_every_route_and_scheme_of_its_secret() {
-    let (mut bench, port) = bench(ROUTES);
-    bench.start();
+fn signed_delivery_is_deduplicated_across_routes_and_schemes() {
+    let (mut fixture, port) = fixture(ROUTES);
+    fixture.start();
     let to = |route: &str, n: u8, header: &str, id: &str| {
-        let delivery = Delivery::json(format!("/webhooks/{route}"), &json!({ "n": n, "text": "t" }));
+        let delivery = WebhookDelivery::json(format!("/webhooks/{route}"), &json!({ "n": n, "text": "t" }));
         let code = signature(&delivery);
         let shown = if header.contains("Hub") { format!("sha256={code}") } else { code };
         delivery.header(header, shown).header("X-Request-ID", id)
     };
-    let (github, v1) = ("X-Hub-Signature-256", "X-Webhook-Signature");
+    let github = "X-Hub-Signature-256";
+    let v1 = "X-Webhook-Signature";
     for (delivery, status, why) in [
         (to("ci", 1, github, "a"), 202, "new"),
         (to("note", 1, github, "b"), 200, "another route"),
         (to("note", 1, v1, "c"), 200, "another route and scheme"),
-        (to("say", 1, github, "d"), 200, "a route that passes on"),
+        (to("say", 1, github, "d"), 200, "a forwarding route"),
         (to("note", 2, v1, "e"), 202, "new"),
         (to("note", 2, github, "f"), 200, "V1 as GitHub"),
         (to("ci", 2, github, "g"), 200, "V1 as GitHub over another route"),
-        (to("say", 3, github, "h"), 200, "new, and passed on"),
-        (to("ci", 3, github, "i"), 200, "was passed on already"),
+        (to("say", 3, github, "h"), 200, "new, and forwarded"),
+        (to("ci", 3, github, "i"), 200, "already forwarded"),
     ] {
         assert_eq!(post(port, &delivery).status, status, "{why}");
     }
-    bench.settle();
-    assert_eq!(bench.model.look(|desk| desk.request_count()), 2);
-    assert_eq!(texts(&bench).iter().filter(|text| *text == "t").count(), 1);
+    fixture.wait_idle();
+    assert_eq!(fixture.model.read(|state| state.request_count()), 2);
+    assert_eq!(texts(&fixture).iter().filter(|text| *text == "t").count(), 1);
 }
 
 #[test]
-fn v2_replay_under_another_key_is_a_duplicate_and_a_new_time_is_not() {
-    let (mut bench, port) = bench(ROUTES);
-    bench.start();
+fn v2_replay_with_another_key_is_a_duplicate() {
+    let (mut fixture, port) = fixture(ROUTES);
+    fixture.start();
     let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).expect("a time").as_secs();
     let v2 = |time: u64, key: Option<&str>| {
         let delivery = unsigned(&json!({ "n": 1 }));
@@ -375,9 +359,9 @@ fn v2_replay_under_another_key_is_a_duplicate_and_a_new_time_is_not() {
 }
 
 #[test]
-fn same_body_without_an_id_is_taken_every_time() {
-    let (mut bench, port) = bench(ROUTES);
-    bench.start();
+fn unidentified_delivery_is_accepted_every_time() {
+    let (mut fixture, port) = fixture(ROUTES);
+    fixture.start();
     let ping = unsigned(&json!({ "ping": true }));
     let signed = signature(&ping);
     let ping = ping.header("X-Webhook-Signature", signed);
@@ -386,21 +370,21 @@ fn same_body_without_an_id_is_taken_every_time() {
     }
     let named = |id: &str| ping.clone().header("X-Request-ID", id);
     assert_eq!(post(port, &named("d1")).status, 202);
-    assert_eq!(post(port, &named("d2")).status, 200, "played again at once");
+    assert_eq!(post(port, &named("d2")).status, 200, "replayed at once");
 }
 
 #[test]
-fn replay_of_a_message_that_is_passed_on_is_not_sent_twice() {
-    let (mut bench, port) = bench(ROUTES);
-    bench.start();
+fn replay_of_forwarded_message_is_not_sent_twice() {
+    let (mut fixture, port) = fixture(ROUTES);
+    fixture.start();
     let github = |id: &str| {
-        let delivery = Delivery::json("/webhooks/say", &json!({ "text": "hello" }));
+        let delivery = WebhookDelivery::json("/webhooks/say", &json!({ "text": "hello" }));
         let signature = format!("sha256={}", signature(&delivery));
         delivery.header("X-Hub-Signature-256", signature).header("X-GitHub-Delivery", id)
     };
     assert_eq!(post(port, &github("d1")).status, 200);
     let again = post(port, &github("d2"));
     assert!(again.text.contains("duplicate"), "{}", again.text);
-    bench.settle();
-    assert_eq!(texts(&bench), ["hello"]);
+    fixture.wait_idle();
+    assert_eq!(texts(&fixture), ["hello"]);
 }

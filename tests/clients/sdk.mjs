@@ -1,4 +1,4 @@
-// The OpenAI Node SDK against a running gateway: PETASOS_URL, PETASOS_KEY. The model echoes what it is told.
+// The OpenAI Node SDK against a running gateway at PETASOS_URL with PETASOS_KEY. The model echoes its input.
 
 import assert from 'node:assert/strict';
 import OpenAI from 'openai';
@@ -26,15 +26,15 @@ const second = await client.responses.create({ model, input: 'again', previous_r
 assert.equal(second.output_text, 'echo: again');
 
 const kinds = [];
-let told = '';
+let streamed = '';
 for await (const event of await client.responses.create({ model, input: 'tool:clock', stream: true })) {
   kinds.push(event.type);
-  if (event.type === 'response.output_text.delta') told += event.delta;
+  if (event.type === 'response.output_text.delta') streamed += event.delta;
 }
 assert.equal(kinds[0], 'response.created');
 assert.equal(kinds.at(-1), 'response.completed');
 assert.ok(kinds.filter((it) => it === 'response.output_item.done').length >= 3, kinds.join(' '));
-assert.ok(told.length > 0);
+assert.ok(streamed.length > 0);
 
 await assert.rejects(
   new OpenAI({ baseURL: `${url}/v1`, apiKey: 'wrong', maxRetries: 0 }).models.list(),

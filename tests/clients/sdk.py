@@ -1,4 +1,4 @@
-"""The OpenAI Python SDK against a running gateway: PETASOS_URL, PETASOS_KEY. The model echoes what it is told."""
+"""The OpenAI Python SDK against a running gateway at PETASOS_URL with PETASOS_KEY. The model echoes its input."""
 
 import os
 
@@ -13,17 +13,17 @@ def models():
 
 
 def chat():
-    said = [{"role": "system", "content": "be brief"}, {"role": "user", "content": "one"}]
-    answer = client.chat.completions.create(model="petasos", messages=said)
+    messages = [{"role": "system", "content": "be brief"}, {"role": "user", "content": "one"}]
+    answer = client.chat.completions.create(model="petasos", messages=messages)
     assert answer.choices[0].message.content == "echo: one", answer
     assert answer.choices[0].finish_reason == "stop" and answer.usage.total_tokens >= 0
-    said += [{"role": "assistant", "content": "echo: one"}, {"role": "user", "content": "two"}]
-    assert client.chat.completions.create(model="petasos", messages=said).choices[0].message.content == "echo: two"
+    messages += [{"role": "assistant", "content": "echo: one"}, {"role": "user", "content": "two"}]
+    assert client.chat.completions.create(model="petasos", messages=messages).choices[0].message.content == "echo: two"
 
 
 def streamed_chat():
-    said = [{"role": "user", "content": "stream this please"}]
-    chunks = list(client.chat.completions.create(model="petasos", messages=said, stream=True))
+    messages = [{"role": "user", "content": "stream this please"}]
+    chunks = list(client.chat.completions.create(model="petasos", messages=messages, stream=True))
     text = "".join(chunk.choices[0].delta.content or "" for chunk in chunks if chunk.choices)
     assert text == "echo: stream this please", text
     assert chunks[-1].choices[0].finish_reason == "stop" and chunks[-1].usage is not None
@@ -38,7 +38,7 @@ def responses():
     client.responses.delete(first.id)
     try:
         client.responses.retrieve(first.id)
-        raise AssertionError("a response that was deleted")
+        raise AssertionError("a deleted response was returned")
     except APIStatusError as error:
         assert error.status_code == 404
 
@@ -62,26 +62,26 @@ def tools_are_shown():
 
 
 def background():
-    begun = client.responses.create(model="petasos", input="later", background=True)
-    assert begun.status in ("queued", "in_progress", "completed"), begun.status
-    while begun.status in ("queued", "in_progress"):
-        begun = client.responses.retrieve(begun.id)
-    assert begun.output_text == "echo: later"
+    response = client.responses.create(model="petasos", input="later", background=True)
+    assert response.status in ("queued", "in_progress", "completed"), response.status
+    while response.status in ("queued", "in_progress"):
+        response = client.responses.retrieve(response.id)
+    assert response.output_text == "echo: later"
 
 
-def refusals():
+def errors():
     try:
         OpenAI(base_url=f"{URL}/v1", api_key="wrong", max_retries=0).models.list()
-        raise AssertionError("a wrong key")
+        raise AssertionError("a wrong key was accepted")
     except APIStatusError as error:
         assert error.status_code == 401 and error.code == "invalid_api_key"
     try:
         client.chat.completions.create(model="petasos", messages=[])
-        raise AssertionError("no messages")
+        raise AssertionError("a request without messages was accepted")
     except APIStatusError as error:
         assert error.status_code == 400
 
 
-for check in [models, chat, streamed_chat, responses, streamed_responses, tools_are_shown, background, refusals]:
+for check in [models, chat, streamed_chat, responses, streamed_responses, tools_are_shown, background, errors]:
     check()
     print("ok", check.__name__)

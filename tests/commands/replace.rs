@@ -1,132 +1,133 @@
-//! Two gateways and one home, one bot or one process: `run --replace`.
+//! `run --replace`, and two gateways with the same home or bot.
 
 use std::process::Stdio;
 
 use serde_json::Value;
 use tempfile::TempDir;
 
-use crate::support::{Bench, Gateway, SOON, eventually, failed, fine};
-use crate::{HASTY, busy, pid_in, spawn, up};
+use crate::support::{GatewayProcess, ProgramFixture, SOON, eventually, expect_failure, expect_success};
+use crate::{SHORT_DRAIN, pid_of, spawn, start_busy, wait_up};
 
 #[test]
-fn a_second_gateway_is_refused_and_the_first_goes_on() {
-    let mut bench = Bench::new();
-    bench.start();
-    let pid = bench.gateway.as_ref().expect("runs").pid();
+fn second_gateway_names_running_pid_and_replace() {
+    let mut fixture = ProgramFixture::new();
+    fixture.start();
+    let pid = fixture.gateway.as_ref().expect("runs").pid();
     for args in [&["run"][..], &["gateway", "run"], &["run", "--force", "--no-supervise"]] {
-        let said = failed(&bench.run(args), 1);
+        let said = expect_failure(&fixture.run(args), 1);
         assert!(said.contains(&format!("(pid {pid})")) && said.contains("petasos run --replace"), "{said}");
     }
-    bench.telegram.push_text(7, 7, "hello");
-    bench.wait_messages(7, 1);
-    assert_eq!(bench.status()["pid"], pid);
+    fixture.telegram.push_text(7, 7, "hello");
+    fixture.wait_messages(7, 1);
+    assert_eq!(fixture.status()["pid"], pid);
 }
 
-/// Puts a gateway into the place of the one that runs. Gives back the old one.
-fn replace(bench: &mut Bench) -> Gateway {
-    let old = bench.gateway.take().expect("runs");
-    bench.gateway = Some(Gateway::of(spawn(bench, &["run", "--replace"])));
-    let new = bench.gateway.as_ref().expect("runs").pid();
-    eventually("replaced", || bench.status()["pid"] == new);
+/// Replaces the running gateway. Returns the old process.
+fn replace(fixture: &mut ProgramFixture) -> GatewayProcess {
+    let old = fixture.gateway.take().expect("runs");
+    fixture.gateway = Some(GatewayProcess::new(spawn(fixture, &["run", "--replace"])));
+    let new = fixture.gateway.as_ref().expect("runs").pid();
+    eventually("replaced", || fixture.status()["pid"] == new);
     old
 }
 
 #[test]
-fn an_idle_gateway_is_replaced() {
-    let mut bench = Bench::new();
-    bench.start();
-    let old = replace(&mut bench);
+fn replaces_idle_gateway() {
+    let mut fixture = ProgramFixture::new();
+    fixture.start();
+    let old = replace(&mut fixture);
     assert_eq!(old.wait().0, Some(0));
-    let record = std::fs::read_to_string(bench.home.path().join("gateway.pid")).expect("a pid file");
+    let record = std::fs::read_to_string(fixture.home.path().join("gateway.pid")).expect("a pid file");
     let record: Value = serde_json::from_str(&record).expect("JSON");
-    assert_eq!(pid_in(&record), bench.gateway.as_ref().expect("runs").pid());
-    assert!(!bench.home.path().join(".gateway-takeover.json").exists());
-    bench.telegram.push_text(7, 7, "hello");
-    assert!(bench.wait_messages(7, 1).contains(&"echo: hello".to_owned()));
+    assert_eq!(pid_of(&record), fixture.gateway.as_ref().expect("runs").pid());
+    assert!(!fixture.home.path().join(".gateway-takeover.json").exists());
+    fixture.telegram.push_text(7, 7, "hello");
+    assert!(fixture.wait_messages(7, 1).contains(&"echo: hello".to_owned()));
 }
 
 #[test]
-fn a_busy_gateway_is_replaced_after_its_drain_and_its_turn_is_resumed() {
-    let (mut bench, gate) = busy(HASTY);
-    let old = replace(&mut bench);
+fn replaces_busy_gateway_after_drain_and_resumes_turn() {
+    let (mut fixture, gate) = start_busy(SHORT_DRAIN);
+    let old = replace(&mut fixture);
     let (code, said) = old.wait();
     assert_eq!(code, Some(0), "{said}");
     drop(gate);
-    let answered = bench
+    let answered = fixture
         .telegram
-        .wait_until(SOON, |world| world.texts(7).iter().any(|text| text == "echo: hello").then_some(()));
-    assert!(answered.is_some(), "{:?}", bench.telegram.texts(7));
+        .wait_until(SOON, |state| state.texts(7).iter().any(|text| text == "echo: hello").then_some(()));
+    assert!(answered.is_some(), "{:?}", fixture.telegram.texts(7));
 }
 
 #[test]
-fn with_nobody_to_replace_it_is_an_ordinary_start() {
-    let mut bench = Bench::new();
-    bench.gateway = Some(Gateway::of(spawn(&bench, &["run", "--replace"])));
-    up(&bench);
+fn replace_without_running_gateway_starts_normally() {
+    let mut fixture = ProgramFixture::new();
+    fixture.gateway = Some(GatewayProcess::new(spawn(&fixture, &["run", "--replace"])));
+    wait_up(&fixture);
 }
 
 #[test]
-fn a_gateway_is_not_replaced_by_one_that_could_not_start() {
-    let mut bench = Bench::new();
-    bench.start();
-    let pid = bench.gateway.as_ref().expect("runs").pid();
-    let config = bench.home.path().join("config.yaml");
+fn invalid_configuration_prevents_replacement() {
+    let mut fixture = ProgramFixture::new();
+    fixture.start();
+    let pid = fixture.gateway.as_ref().expect("runs").pid();
+    let config = fixture.home.path().join("config.yaml");
     std::fs::write(&config, "agent: {max_turns: many}\n").expect("written");
-    assert!(failed(&bench.run(&["run", "--replace"]), 78).contains("agent.max_turns"));
-    let state = bench.status();
+    assert!(expect_failure(&fixture.run(&["run", "--replace"]), 78).contains("agent.max_turns"));
+    let state = fixture.status();
     assert_eq!((&state["pid"], &state["gateway_running"]), (&pid.into(), &true.into()));
-    assert_eq!(bench.state_file().expect("a state file")["pid"], pid);
+    assert_eq!(fixture.state_file().expect("a state file")["pid"], pid);
 }
 
-/// Whoever holds the home without being a gateway is not signalled.
+/// The test process holds the lock and must not get a signal.
 #[test]
-fn a_process_that_is_no_gateway_is_not_replaced() {
-    let bench = Bench::new();
-    let path = bench.home.path().join("gateway.lock");
+fn refuses_to_replace_other_process() {
+    let fixture = ProgramFixture::new();
+    let path = fixture.home.path().join("gateway.lock");
     let record = format!("{{\"pid\": {}}}", std::process::id());
     std::fs::write(&path, record).expect("written");
     let file = std::fs::File::open(&path).expect("opened");
     file.try_lock().expect("locked");
-    let said = failed(&bench.run(&["run", "--replace"]), 1);
-    assert!(said.contains("is no gateway"), "{said}");
-    assert!(!bench.home.path().join(".gateway-takeover.json").exists());
+    let said = expect_failure(&fixture.run(&["run", "--replace"]), 1);
+    assert!(said.contains("is not a gateway"), "{said}");
+    assert!(!fixture.home.path().join(".gateway-takeover.json").exists());
 }
 
 #[test]
-fn a_bot_belongs_to_one_gateway_of_the_machine() {
+fn bot_lock_allows_one_gateway_per_machine() {
     let locks = TempDir::new().expect("a directory");
     let env = [("HERMES_GATEWAY_LOCK_DIR", locks.path().to_str().expect("a path"))];
     let files = || std::fs::read_dir(locks.path()).expect("a directory").flatten();
     let held = || files().filter(|entry| entry.path().extension().is_some_and(|it| it == "lock")).count();
-    let (mut one, mut two) = (Bench::new(), Bench::new());
+    let mut one = ProgramFixture::new();
+    let mut two = ProgramFixture::new();
     one.launch_with(&env);
-    up(&one);
+    wait_up(&one);
     assert_eq!(held(), 1);
     let pid = one.gateway.as_ref().expect("runs").pid();
     two.launch_with(&env);
-    two.await_state("degraded");
+    two.wait_state("degraded");
     let link = two.status()["links"][0].clone();
     assert_eq!((&link["code"], &link["class"]), (&"telegram-bot-token_lock".into(), &"passing".into()));
     let why = link["reason"].as_str().expect("why");
     assert!(why.contains("telegram is in use") && why.contains(&format!("pid {pid}")), "{why}");
     assert!(why.contains(&one.home.path().display().to_string()), "{why}");
-    assert!(two.telegram.calls_of("getMe").is_empty(), "it leaves the bot alone");
-    // Replaced by another of the same home, the lock goes with the home.
+    assert!(two.telegram.calls_of("getMe").is_empty(), "the second gateway used the bot");
+    // The replacement in the same home takes over the lock.
     let old = one.gateway.take().expect("runs");
     let child =
         one.command(&["run", "--replace"]).envs(env).stdin(Stdio::null()).stdout(Stdio::null()).spawn();
-    one.gateway = Some(Gateway::of(child.expect("starts")));
+    one.gateway = Some(GatewayProcess::new(child.expect("starts")));
     let pid = one.gateway.as_ref().expect("runs").pid();
     eventually("replaced", || one.status()["pid"] == pid);
     assert_eq!(old.wait().0, Some(0));
     eventually("held again", || held() == 1);
-    fine(&two.run(&["links", "retry", "telegram"]));
+    expect_success(&two.run(&["links", "retry", "telegram"]));
     let named = || two.status()["links"][0]["reason"].as_str().unwrap_or_default().to_owned();
-    eventually("looked again", || named().contains(&format!("pid {pid}")));
-    // A dead one has nothing.
+    eventually("the new pid is reported", || named().contains(&format!("pid {pid}")));
+    // A dead process holds no lock.
     one.kill();
-    fine(&two.run(&["links", "retry", "telegram"]));
-    two.await_state("running");
-    fine(&two.run(&["stop"]));
+    expect_success(&two.run(&["links", "retry", "telegram"]));
+    two.wait_state("running");
+    expect_success(&two.run(&["stop"]));
     assert_eq!(held(), 0);
 }

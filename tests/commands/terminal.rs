@@ -1,17 +1,17 @@
-//! The program in a real terminal (a pty made by `script`), typed into as a person would.
+//! The program in a real terminal: a pty of `script`, with keyboard input.
 
 use std::io::{Read, Write};
 use std::process::{Child, Command, Stdio};
 use std::sync::{Arc, Condvar, Mutex};
 use std::time::Instant;
 
-use crate::support::{SOON, petasos};
+use crate::support::{SOON, eventually, petasos};
 use tempfile::TempDir;
 
 struct Terminal {
     child: Child,
     screen: Arc<(Mutex<String>, Condvar)>,
-    /// How much of the screen the test has read.
+    /// Length of the text that the test has read.
     read: usize,
 }
 
@@ -35,7 +35,8 @@ impl Terminal {
         command.env("TERM", "xterm").stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null());
         let mut child = command.spawn().expect("a terminal");
         let screen = Arc::new((Mutex::new(String::new()), Condvar::new()));
-        let (mut out, shown) = (child.stdout.take().expect("piped"), screen.clone());
+        let mut out = child.stdout.take().expect("piped");
+        let shown = screen.clone();
         std::thread::spawn(move || {
             let mut bytes = [0; 4096];
             while let Ok(count @ 1..) = out.read(&mut bytes) {
@@ -51,9 +52,9 @@ impl Terminal {
         keyboard.write_all(keys.as_bytes()).and_then(|()| keyboard.flush()).expect("typed");
     }
 
-    /// Waits until this appears after everything read so far.
+    /// Waits until this text appears after the text read so far.
     #[track_caller]
-    fn see(&mut self, text: &str) {
+    fn wait_text(&mut self, text: &str) {
         let until = Instant::now() + SOON;
         let mut screen = self.screen.0.lock().expect("unbroken");
         loop {
@@ -76,66 +77,66 @@ impl Drop for Terminal {
 }
 
 #[test]
-fn an_answer_streams_is_interrupted_and_the_session_goes_on() {
+fn interrupts_streaming_answer_and_continues_session() {
     let home = TempDir::new().expect("a home");
     let mut terminal = Terminal::open(&home);
-    terminal.see("/help lists commands");
+    terminal.wait_text("/help lists commands");
     terminal.press("count to 500\r");
-    terminal.see("30,");
+    terminal.wait_text("30,");
     terminal.press("\x03");
-    terminal.see("(stopped)");
+    terminal.wait_text("(stopped)");
     terminal.press("/status\r");
-    terminal.see("Session: idle");
+    terminal.wait_text("Session: idle");
     terminal.press("my name is Ada\r");
-    terminal.see("Ada");
+    terminal.wait_text("Ada");
     terminal.press("what is my name\r");
-    terminal.see("Ada");
+    terminal.wait_text("Ada");
     terminal.press("/exit\r");
     let ended = terminal.child.wait().expect("ends");
     assert!(ended.success(), "{ended}");
 }
 
 #[test]
-fn a_command_typed_while_an_answer_runs_is_obeyed_at_once() {
+fn runs_command_typed_during_answer_at_once() {
     let home = TempDir::new().expect("a home");
     let mut terminal = Terminal::open(&home);
-    terminal.see("/help lists commands");
+    terminal.wait_text("/help lists commands");
     terminal.press("count to 500\r");
-    terminal.see("30,");
+    terminal.wait_text("30,");
     terminal.press("/stop\r");
-    terminal.see("(stopped)");
-    terminal.see("Stopped. The session goes on.");
+    terminal.wait_text("(stopped)");
+    terminal.wait_text("Stopped. You can go on");
     terminal.press("\x04");
     let ended = terminal.child.wait().expect("ends");
     assert!(ended.success(), "{ended}");
 }
 
 #[test]
-fn what_was_typed_before_comes_back_with_the_arrow_key() {
+fn arrow_key_recalls_input_history() {
     let home = TempDir::new().expect("a home");
     let mut terminal = Terminal::open(&home);
-    terminal.see("/help lists commands");
+    terminal.wait_text("/help lists commands");
     terminal.press("my name is Grace\r");
-    terminal.see("Grace");
+    terminal.wait_text("Grace");
     terminal.press("/exit\r");
     terminal.child.wait().expect("ends");
     let mut again = Terminal::open(&home);
-    again.see("/help lists commands");
+    again.wait_text("/help lists commands");
     again.press("\x1b[A\x1b[A\r");
-    again.see("my name is Grace");
-    again.see("Grace");
+    again.wait_text("my name is Grace");
+    again.wait_text("Grace");
     again.press("\x04");
     again.child.wait().expect("ends");
 }
 
 #[test]
-fn a_person_sees_a_link_that_lets_them_in_and_never_waits_for_a_storm() {
+fn terminal_start_shows_login_link_without_respawn_delay() {
     let home = TempDir::new().expect("a home");
     let env = [("API_SERVER_PORT", "0"), ("HERMES_GATEWAY_MAX_STARTS", "1")];
     for _ in 0..3 {
         let mut terminal = Terminal::running(&home, "run", &env);
-        terminal.see("/?token=");
-        terminal.see("Ctrl-C stops.");
+        terminal.wait_text("/?token=");
+        terminal.wait_text("Press Ctrl-C to stop");
         terminal.press("\x03");
         let ended = terminal.child.wait().expect("ends");
         assert!(ended.success(), "{ended}");
@@ -143,30 +144,27 @@ fn a_person_sees_a_link_that_lets_them_in_and_never_waits_for_a_storm() {
 }
 
 #[test]
-fn a_drain_that_is_waited_for_is_drawn_and_wiped() {
+fn drain_progress_is_drawn_and_cleared() {
     let home = TempDir::new().expect("a home");
     let config = "web: {enabled: false}\nmodel: {provider: demo, demo_delay_ms: 10000}\n";
     std::fs::write(home.path().join("config.yaml"), config).expect("config");
     let mut gateway = Terminal::running(&home, "run", &[]);
-    gateway.see("Ctrl-C stops.");
+    gateway.wait_text("Press Ctrl-C to stop");
     let mut chat = petasos(home.path(), &["chat", "count to 500"])
         .stdin(Stdio::null())
         .stdout(Stdio::null())
         .stderr(Stdio::null())
         .spawn()
         .expect("starts");
-    let until = Instant::now() + SOON;
     let status = || petasos(home.path(), &["drain", "status"]).output().expect("runs");
-    while !crate::support::stdout(&status()).contains("thinking") {
-        assert!(Instant::now() < until, "never at work: {:?}", status());
-    }
+    eventually("the turn runs", || crate::support::stdout(&status()).contains("thinking"));
     let mut drain = Terminal::running(&home, "drain --wait", &[]);
-    drain.see("draining: waiting for 1 session at work\x1b[K");
-    drain.see("thinking");
+    drain.wait_text("draining: waiting for 1 turn running\x1b[K");
+    drain.wait_text("thinking");
     let skipped = petasos(home.path(), &["drain", "skip", "terminal"]).output().expect("runs");
     assert!(skipped.status.success(), "{skipped:?}");
-    drain.see("\x1b[J");
-    drain.see("drained, except for 1 session at work");
+    drain.wait_text("\x1b[J");
+    drain.wait_text("Drained, except for 1 turn running");
     let _ = chat.kill();
     let _ = chat.wait();
 }

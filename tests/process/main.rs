@@ -1,4 +1,4 @@
-//! The life of the process: drain, stop, restart, service units, `petasos prove`.
+//! Lifecycle of the process: drain, stop, restart, service units, `petasos prove`.
 
 #![allow(clippy::expect_used, reason = "a test that cannot go on stops")]
 

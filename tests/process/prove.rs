@@ -1,22 +1,22 @@
-//! `petasos prove` itself: it tries every promise with this program, says so, and leaves nothing behind.
+//! `petasos prove`: it passes with this program, detects broken promises, and cleans up.
 
 use std::process::Output;
 
-use crate::support::{json, petasos};
+use crate::support::{expect_json, petasos};
 use serde_json::Value;
 use tempfile::TempDir;
 
-/// A whole run with a program that breaks this on purpose. Only debug builds can.
-fn broken(breaks: &str, more: &[&str]) -> Output {
+/// Runs `petasos prove` with a planted bug; only debug builds have them.
+fn prove_with_bug(bug: &str, more: &[&str]) -> Output {
     let home = TempDir::new().expect("a home");
     let arguments: Vec<_> = ["prove", "--seed", "7"].into_iter().chain(more.iter().copied()).collect();
-    petasos(home.path(), &arguments).env("PETASOS_BREAKS", breaks).output().expect("it runs")
+    petasos(home.path(), &arguments).env("PETASOS_BREAKS", bug).output().expect("it runs")
 }
 
 #[test]
-#[cfg_attr(not(debug_assertions), ignore = "a release build breaks nothing")]
-fn a_program_that_acknowledges_what_it_cannot_keep_is_found_out() {
-    let output = broken("Refusals", &["--json"]);
+#[cfg_attr(not(debug_assertions), ignore = "a release build has no planted bugs")]
+fn prove_detects_acknowledgement_without_storage() {
+    let output = prove_with_bug("Refusals", &["--json"]);
     assert_eq!(output.status.code(), Some(1));
     let proof: Value = serde_json::from_slice(&output.stdout).expect("a proof");
     let trials = proof["trials"].as_array().expect("trials");
@@ -34,9 +34,9 @@ fn a_program_that_acknowledges_what_it_cannot_keep_is_found_out() {
 }
 
 #[test]
-#[cfg_attr(not(debug_assertions), ignore = "a release build breaks nothing")]
-fn a_program_whose_copies_carry_no_mark_is_found_out() {
-    let output = broken("Marks", &[]);
+#[cfg_attr(not(debug_assertions), ignore = "a release build has no planted bugs")]
+fn prove_detects_unmarked_duplicates() {
+    let output = prove_with_bug("Marks", &[]);
     assert_eq!(output.status.code(), Some(1));
     let table = String::from_utf8(output.stdout).expect("a table");
     let row = |promise: &str| table.lines().find(|line| line.starts_with(promise)).expect(promise).to_owned();
@@ -44,18 +44,18 @@ fn a_program_whose_copies_carry_no_mark_is_found_out() {
     for untouched in ["G6", "G8", "G9"] {
         assert!(row(untouched).contains("pass"), "{table}");
     }
-    let named =
-        "failed: the acknowledgement of a send is lost: chat 101 shows its answer 2 times without a mark";
+    let named = "failed: the acknowledgement of a send is lost: chat 101 shows its answer 2 times without a duplicate mark";
     assert!(table.contains(named), "{table}");
-    assert!(table.contains("again with: petasos prove --seed 7"), "{table}");
+    assert!(table.contains("repeat with: petasos prove --seed 7"), "{table}");
 }
 
 #[test]
-fn every_promise_is_tried_and_kept_and_the_seed_is_named() {
-    let (home, folder) = (TempDir::new().expect("a home"), TempDir::new().expect("a folder"));
+fn prove_passes_every_promise_and_reports_seed() {
+    let home = TempDir::new().expect("a home");
+    let folder = TempDir::new().expect("a folder");
     let mut command = petasos(home.path(), &["prove", "--json", "--seed", "7"]);
     let output = command.env("TMPDIR", folder.path()).output().expect("it runs");
-    let proof = json(&output);
+    let proof = expect_json(&output);
     assert_eq!(proof["seed"], 7);
     let promises = proof["promises"].as_array().expect("promises");
     let names: Vec<_> = promises.iter().filter_map(|row| row["promise"].as_str()).collect();
@@ -70,5 +70,5 @@ fn every_promise_is_tried_and_kept_and_the_seed_is_named() {
     );
     let left: Vec<_> = std::fs::read_dir(folder.path()).expect("a folder").flatten().collect();
     assert!(left.is_empty(), "{left:?}");
-    assert!(!home.path().join("petasos.db").exists(), "the owner's home is left alone");
+    assert!(!home.path().join("petasos.db").exists(), "the owner's home was used");
 }

@@ -1,25 +1,25 @@
-//! The real connector between a fake Telegram and gateways that come and go: killed, asleep, woken.
+//! The real connector between a fake Telegram and gateways, across kills, sleep and wake.
 
 use std::collections::{BTreeMap, HashSet};
 use std::io::{BufRead, BufReader};
 use std::net::SocketAddr;
 use std::path::Path;
 use std::process::{Child, Stdio};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-use crate::support::outside::{OutsideClient, kills};
-use crate::support::{Bench, SOON, eventually, fine, petasos};
-use petasos_fakes::Telegram;
-use petasos_fakes::relay::{Acks, Alarm, Peer, fresh_token};
+use crate::support::foreign_client::{ForeignClient, kill_count};
+use crate::support::{ProgramFixture, SOON, eventually, expect_success, petasos};
+use petasos_fakes::relay::{Acks, Peer, Received, WakeServer, fresh_token};
 use petasos_fakes::telegram::{Fault, Incoming};
+use petasos_fakes::{Telegram, wait};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
-const ANN: i64 = 7;
+const USER: i64 = 7;
 const MARK: &str = "Recovered reply";
 
-/// A connector of its own home, with one agent to which everybody may talk.
-struct Front {
+/// A connector in its own home with one gateway that admits every user.
+struct ConnectorFixture {
     telegram: Telegram,
     home: TempDir,
     child: Option<Child>,
@@ -27,16 +27,16 @@ struct Front {
     secret: String,
 }
 
-impl Front {
-    fn new(wake: Option<&Alarm>) -> Self {
-        Self::with(wake, "wake_cooldown: 0.01")
+impl ConnectorFixture {
+    fn new(wake: Option<&WakeServer>) -> Self {
+        Self::with_config(wake, "wake_cooldown: 0.01")
     }
 
-    /// `more`: one more line of its configuration.
-    fn with(wake: Option<&Alarm>, more: &str) -> Self {
+    /// `more`: a further line of the `connector` section.
+    fn with_config(wake: Option<&WakeServer>, more: &str) -> Self {
         let telegram = Telegram::start().expect("a fake");
         let home = TempDir::new().expect("a home");
-        let hosts = wake.map(|alarm| alarm.address().to_string()).unwrap_or_default();
+        let hosts = wake.map(|server| server.address().to_string()).unwrap_or_default();
         let config = format!(
             "connector:\n  listen: 127.0.0.1:0\n  single_instance: mine\n  {more}\n  wake_hosts: [{hosts:?}]\n  \
              platforms:\n    telegram:\n      token: \"123:abc\"\n      extra:\n        base_url: {}/bot\n        \
@@ -44,25 +44,25 @@ impl Front {
             telegram.url()
         );
         std::fs::write(home.path().join("config.yaml"), config).expect("a configuration");
-        let said = |args: &[&str]| fine(&petasos(home.path(), args).output().expect("petasos runs"));
-        said(&["connector", "tenant", "add", "me"]);
-        let url = wake.map(Alarm::url).unwrap_or_default();
+        let run = |args: &[&str]| expect_success(&petasos(home.path(), args).output().expect("petasos runs"));
+        run(&["connector", "tenant", "add", "me"]);
+        let url = wake.map(WakeServer::url).unwrap_or_default();
         let mut add =
             vec!["connector", "gateway", "add", "gw", "--tenant", "me", "--instance", "mine", "--json"];
         if wake.is_some() {
             add.extend(["--wake-url", url.as_str()]);
         }
-        let added: Value = serde_json::from_str(&said(&add)).expect("JSON");
+        let added: Value = serde_json::from_str(&run(&add)).expect("JSON");
         assert_eq!(added["gatewayId"], "gw");
         let secret = added["secret"].as_str().expect("a secret").to_owned();
         Self { telegram, home, child: None, address: None, secret }
     }
 
     fn start(&mut self) {
-        assert!(self.start_with(&[]), "it ended before it listened");
+        assert!(self.start_with(&[]), "the connector exited before it listened");
     }
 
-    /// `false`: it died before it listened.
+    /// `false`: the process exited before it listened.
     fn start_with(&mut self, env: &[(&str, &str)]) -> bool {
         let mut command = petasos(self.home.path(), &["connector", "run", "--quiet"]);
         if let Some(address) = self.address {
@@ -88,7 +88,7 @@ impl Front {
         true
     }
 
-    fn is_dead(&mut self) -> bool {
+    fn has_exited(&mut self) -> bool {
         let ended = self.child.as_mut().is_none_or(|child| child.try_wait().expect("a child").is_some());
         if ended {
             self.child = None;
@@ -96,14 +96,12 @@ impl Front {
         ended
     }
 
-    /// As the kernel would.
     fn kill(&mut self) {
         let mut child = self.child.take().expect("running");
         child.kill().expect("killed");
         child.wait().expect("gone");
     }
 
-    /// As a supervisor would.
     fn terminate(&mut self) {
         let mut child = self.child.take().expect("running");
         let sent = std::process::Command::new("kill").arg(child.id().to_string()).status();
@@ -111,7 +109,7 @@ impl Front {
         child.wait().expect("gone");
     }
 
-    fn dial(&self, acks: Acks) -> Option<Peer> {
+    fn connect(&self, acks: Acks) -> Option<Peer> {
         let bearer = fresh_token("gw", &self.secret);
         let peer = Peer::dial(self.address.expect("started once"), Some(&bearer), acks).ok()?;
         peer.hello("telegram", "123");
@@ -119,21 +117,21 @@ impl Front {
     }
 
     fn status(&self) -> Value {
-        crate::support::json(
+        crate::support::expect_json(
             &petasos(self.home.path(), &["connector", "status", "--json"]).output().expect("petasos runs"),
         )
     }
 
-    fn waiting(&self) -> u64 {
+    fn queued(&self) -> u64 {
         self.status()["instances"][0]["entries"].as_u64().expect("a number")
     }
 
-    fn calls(&self) -> u64 {
-        self.telegram.look(|world| world.call_count())
+    fn api_calls(&self) -> u64 {
+        self.telegram.read(|state| state.call_count())
     }
 }
 
-impl Drop for Front {
+impl Drop for ConnectorFixture {
     fn drop(&mut self) {
         if self.child.is_some() {
             self.kill();
@@ -141,403 +139,424 @@ impl Drop for Front {
     }
 }
 
-/// Every number that came, with what came under it.
-fn gather(got: &mut BTreeMap<String, HashSet<String>>, peer: &Peer) {
-    peer.look(|heard| {
-        for frame in heard.of_type("inbound") {
-            let (number, text) = (frame["bufferId"].as_str(), frame["event"]["text"].as_str());
-            let (number, text) = (number.expect("a number").to_owned(), text.expect("a text").to_owned());
-            got.entry(text).or_default().insert(number);
+/// Adds the buffer ids of every received message to `got`.
+fn collect_buffer_ids(got: &mut BTreeMap<String, HashSet<String>>, peer: &Peer) {
+    peer.read(|received| {
+        for frame in received.of_type("inbound") {
+            let id = frame["bufferId"].as_str().expect("a buffer id").to_owned();
+            let text = frame["event"]["text"].as_str().expect("a text").to_owned();
+            got.entry(text).or_default().insert(id);
         }
     });
 }
 
-/// A last gateway takes everything: each message arrives, under one number.
-fn all_arrive_once(front: &Front, got: &mut BTreeMap<String, HashSet<String>>, said: usize) {
-    let last = front.dial(Acks::All).expect("it listens");
-    eventually("everything has come", || {
-        gather(got, &last);
-        got.len() == said && front.telegram.pending_updates() == 0
+/// A last gateway receives everything: each message arrives, under one buffer id.
+fn assert_all_delivered_once(
+    connector: &ConnectorFixture,
+    got: &mut BTreeMap<String, HashSet<String>>,
+    sent: usize,
+) {
+    let last = connector.connect(Acks::All).expect("it listens");
+    eventually("everything has arrived", || {
+        collect_buffer_ids(got, &last);
+        got.len() == sent && connector.telegram.pending_updates() == 0
     });
-    eventually("the queue is empty", || front.waiting() == 0);
-    gather(got, &last);
+    eventually("the queue is empty", || connector.queued() == 0);
+    collect_buffer_ids(got, &last);
     let twice: Vec<_> = got.iter().filter(|(_, numbers)| numbers.len() > 1).collect();
-    assert!(twice.is_empty(), "delivered under two numbers: {twice:?}");
-    assert_eq!(got.len(), said);
+    assert!(twice.is_empty(), "delivered under two buffer ids: {twice:?}");
+    assert_eq!(got.len(), sent);
 }
 
 #[test]
-fn killed_at_whatever_step_a_connector_loses_nothing_and_gives_nothing_two_numbers() {
-    let mut front = Front::new(None);
-    let (mut got, mut said) = (BTreeMap::new(), 0);
+fn connector_killed_at_any_step_keeps_messages_and_ids() {
+    let mut connector = ConnectorFixture::new(None);
+    let mut got = BTreeMap::new();
+    let mut sent = 0;
     for round in 0..40_u64 {
-        front.start();
-        let peer = front.dial(Acks::All).expect("it listens");
+        connector.start();
+        let peer = connector.connect(Acks::All).expect("it listens");
         let texts: Vec<_> =
-            (said..said + 5).map(|number| Incoming::text(ANN, ANN, number.to_string())).collect();
-        said += 5;
-        front.telegram.push_many(texts);
-        // So many steps can be seen from outside: what Telegram is asked, and what the gateway hears.
-        let (before, steps) = (front.calls(), 1 + round % 14);
-        eventually("so many steps", || {
-            let heard = peer.look(|heard| heard.frames.len()) as u64;
-            let everything = heard > 5 && front.telegram.pending_updates() == 0;
-            front.calls() - before + heard >= steps || everything
+            (sent..sent + 5).map(|number| Incoming::text(USER, USER, number.to_string())).collect();
+        sent += 5;
+        connector.telegram.push_many(texts);
+        // Observable steps: calls of Telegram, and frames that the gateway receives.
+        let before = connector.api_calls();
+        let steps = 1 + round % 14;
+        eventually("enough steps", || {
+            let received = peer.read(|received| received.frames.len()) as u64;
+            let everything = received > 5 && connector.telegram.pending_updates() == 0;
+            connector.api_calls() - before + received >= steps || everything
         });
-        front.kill();
-        peer.wait_until(SOON, |heard| heard.closed.clone()).expect("cut off");
-        gather(&mut got, &peer);
+        connector.kill();
+        peer.wait_until(SOON, |received| received.closed.clone()).expect("cut off");
+        collect_buffer_ids(&mut got, &peer);
     }
-    front.start();
-    all_arrive_once(&front, &mut got, said);
+    connector.start();
+    assert_all_delivered_once(&connector, &mut got, sent);
 }
 
 #[test]
-fn killed_connector_keeps_the_rate_limit_of_a_chat() {
+fn killed_connector_keeps_chat_rate_limit() {
     const BAN: Duration = Duration::from_secs(8);
-    let mut front = Front::new(None);
-    front.telegram.on("sendMessage").does(Fault::too_many(BAN.as_secs()));
-    front.start();
-    front.telegram.push_text(ANN, ANN, "hello");
-    let action =
-        json!({"op": "send", "chat_id": ANN.to_string(), "content": "yes", "reply_to": null, "metadata": {}});
+    let mut connector = ConnectorFixture::new(None);
+    connector.telegram.on("sendMessage").does(Fault::too_many(BAN.as_secs()));
+    connector.start();
+    connector.telegram.push_text(USER, USER, "hello");
+    let action = json!({"op": "send", "chat_id": USER.to_string(), "content": "yes", "reply_to": null, "metadata": {}});
     let send = |peer: &Peer, number: &str| {
         peer.outbound(number, &action);
-        peer.answer(number, SOON).expect("an answer")["success"] == true
+        peer.wait_result(number, SOON).expect("an answer")["success"] == true
     };
-    let peer = front.dial(Acks::All).expect("it listens");
+    let peer = connector.connect(Acks::All).expect("it listens");
     assert!(
-        peer.wait_until(SOON, |heard| (!heard.texts().is_empty()).then_some(())).is_some(),
-        "the chat is known"
+        peer.wait_until(SOON, |received| (!received.texts().is_empty()).then_some(())).is_some(),
+        "the chat is unknown"
     );
     assert!(!send(&peer, "refused"));
-    let refused = front.telegram.calls_of("sendMessage")[0].at;
-    eventually("stored", || front.status()["rate_limits"][0]["name"] == "7");
-    front.kill();
-    front.start();
-    let shown = fine(&petasos(front.home.path(), &["connector", "status"]).output().expect("petasos runs"));
+    let refused = connector.telegram.calls_of("sendMessage")[0].at;
+    eventually("stored", || connector.status()["rate_limits"][0]["name"] == "7");
+    connector.kill();
+    connector.start();
+    let shown = expect_success(
+        &petasos(connector.home.path(), &["connector", "status"]).output().expect("petasos runs"),
+    );
     assert!(shown.contains("telegram:7 is rate limited until"), "{shown}");
-    let peer = front.dial(Acks::All).expect("it listens");
+    let peer = connector.connect(Acks::All).expect("it listens");
     let mut tries = 0;
     eventually("sent", || {
         tries += 1;
         send(&peer, &format!("try {tries}"))
     });
-    let sent: Vec<_> = front.telegram.calls_of("sendMessage").iter().map(|call| call.at - refused).collect();
+    let sent: Vec<_> =
+        connector.telegram.calls_of("sendMessage").iter().map(|call| call.at - refused).collect();
     assert!(tries > 1 && sent.len() == 2, "{tries} tries, {sent:?}");
-    // The platform's clock and ours begin to count a moment apart.
+    // The fake and the connector start to count at slightly different moments.
     assert!(sent[1] + Duration::from_millis(50) >= BAN, "{sent:?}");
-    eventually("the row is deleted", || front.status()["rate_limits"] == json!([]));
+    eventually("the row is deleted", || connector.status()["rate_limits"] == json!([]));
 }
 
 #[test]
-fn kills_lose_nothing_while_another_program_opens_and_closes_its_database() {
-    let mut front = Front::new(None);
-    front.start();
-    let client = OutsideClient::start(&front.home.path().join("connector.db"), "queue");
-    let (mut got, mut said) = (BTreeMap::new(), 0);
-    for round in 0..kills() {
-        let peer = front.dial(Acks::All).expect("it listens");
-        client.finish_a_round();
-        front
+fn connector_kills_beside_foreign_client_lose_nothing() {
+    let mut connector = ConnectorFixture::new(None);
+    connector.start();
+    let client = ForeignClient::start(&connector.home.path().join("connector.db"), "queue");
+    let mut got = BTreeMap::new();
+    let mut sent = 0;
+    for round in 0..kill_count() {
+        let peer = connector.connect(Acks::All).expect("it listens");
+        client.wait_next_round();
+        connector
             .telegram
-            .push_many((said..said + 10).map(|number| Incoming::text(ANN, ANN, number.to_string())));
-        said += 10;
-        // Killed after none, some or all of them came through.
+            .push_many((sent..sent + 10).map(|number| Incoming::text(USER, USER, number.to_string())));
+        sent += 10;
+        // Killed after none, some or all of the messages were delivered.
         let enough = usize::try_from(round * 3 % 11).expect("a count");
-        eventually("so many messages", || peer.look(|heard| heard.texts().len()) >= enough);
-        client.finish_a_round();
-        front.kill();
-        peer.wait_until(SOON, |heard| heard.closed.clone()).expect("cut off");
-        gather(&mut got, &peer);
-        front.start();
+        eventually("enough messages", || peer.read(|received| received.texts().len()) >= enough);
+        client.wait_next_round();
+        connector.kill();
+        peer.wait_until(SOON, |received| received.closed.clone()).expect("cut off");
+        collect_buffer_ids(&mut got, &peer);
+        connector.start();
     }
-    all_arrive_once(&front, &mut got, said);
+    assert_all_delivered_once(&connector, &mut got, sent);
 }
 
 #[test]
 fn connector_recovers_removed_files() {
-    let mut front = Front::new(None);
-    front.start();
-    let peer = front.dial(Acks::All).expect("it listens");
-    front.telegram.push_text(ANN, ANN, "before");
-    eventually("it comes", || peer.look(|heard| heard.texts().contains(&"before".to_owned())));
-    std::fs::remove_file(front.home.path().join("connector.db-wal")).expect("removed");
-    front.telegram.push_text(ANN, ANN, "after");
-    eventually("it comes", || peer.look(|heard| heard.texts().contains(&"after".to_owned())));
-    eventually("the status tells", || front.status()["store_recoveries"] == 1);
-    eventually("nothing is owed any more", || front.waiting() == 0);
-    front.kill();
-    front.start();
-    let again = front.dial(Acks::All).expect("it listens");
-    front.telegram.push_text(ANN, ANN, "last");
-    eventually("it comes", || again.look(|heard| heard.texts().contains(&"last".to_owned())));
-    assert_eq!(again.look(|heard| heard.texts().len()), 1, "nothing comes twice");
+    let mut connector = ConnectorFixture::new(None);
+    connector.start();
+    let peer = connector.connect(Acks::All).expect("it listens");
+    connector.telegram.push_text(USER, USER, "before");
+    eventually("it comes", || peer.read(|received| received.texts().contains(&"before".to_owned())));
+    std::fs::remove_file(connector.home.path().join("connector.db-wal")).expect("removed");
+    connector.telegram.push_text(USER, USER, "after");
+    eventually("it comes", || peer.read(|received| received.texts().contains(&"after".to_owned())));
+    eventually("the status tells", || connector.status()["store_recoveries"] == 1);
+    eventually("the queue is empty", || connector.queued() == 0);
+    connector.kill();
+    connector.start();
+    let again = connector.connect(Acks::All).expect("it listens");
+    connector.telegram.push_text(USER, USER, "last");
+    eventually("it comes", || again.read(|received| received.texts().contains(&"last".to_owned())));
+    assert_eq!(again.read(|received| received.texts().len()), 1, "a message arrived twice");
 }
 
 #[test]
-fn shows_damage_of_its_database_and_leaves_no_note() {
-    let mut front = Front::new(None);
-    front.start();
-    front.telegram.push_text(ANN, ANN, "before");
-    eventually("it is queued", || front.waiting() == 1);
-    let path = front.home.path().join("connector.db");
+fn connector_reports_database_damage_without_marker_files() {
+    let mut connector = ConnectorFixture::new(None);
+    connector.start();
+    connector.telegram.push_text(USER, USER, "before");
+    eventually("it is queued", || connector.queued() == 1);
+    let path = connector.home.path().join("connector.db");
     let raw = rusqlite::Connection::open(&path).expect("a database");
     raw.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |_| Ok(())).expect("folded");
     let root = "SELECT rootpage FROM sqlite_schema WHERE name = 'seen'";
     let root: u32 = raw.query_row(root, [], |row| row.get(0)).expect("a table");
     raw.close().expect("closed");
-    // Writes in place: the connector keeps its file.
+    // Written in place, because the connector has the file open.
     let file = std::fs::File::options().write(true).open(&path).expect("a file");
     std::os::unix::fs::FileExt::write_all_at(&file, &[0xff; 100], u64::from(root - 1) * 4096)
         .expect("written");
-    front.telegram.push_text(ANN, ANN, "after");
+    connector.telegram.push_text(USER, USER, "after");
     eventually("the status tells", || {
-        let status = front.status();
+        let status = connector.status();
         status["store_trouble"].as_str().is_some_and(|it| it.contains("restore connector.db from a backup"))
     });
-    front.terminate();
+    connector.terminate();
     let left: Vec<_> = ["-damaged", "-unreadable-rows"]
         .into_iter()
-        .filter(|suffix| front.home.path().join(format!("connector.db{suffix}")).exists())
+        .filter(|suffix| connector.home.path().join(format!("connector.db{suffix}")).exists())
         .collect();
     assert!(left.is_empty(), "{left:?}");
 }
 
 #[test]
-fn stop_right_after_the_log_was_removed_loses_nothing() {
+fn stop_after_log_removal_loses_nothing() {
     for copy_is_possible in [true, false] {
-        let mut front = Front::new(None);
-        front.start();
-        front.telegram.push_text(ANN, ANN, "kept");
-        eventually("it is queued", || front.waiting() == 1);
+        let mut connector = ConnectorFixture::new(None);
+        connector.start();
+        connector.telegram.push_text(USER, USER, "kept");
+        eventually("it is queued", || connector.queued() == 1);
         if !copy_is_possible {
-            std::fs::create_dir(front.home.path().join("connector.db-recovery~")).expect("a directory");
+            std::fs::create_dir(connector.home.path().join("connector.db-recovery~")).expect("a directory");
         }
-        // The idle check comes every two seconds; the stop comes first.
-        std::fs::remove_file(front.home.path().join("connector.db-wal")).expect("removed");
-        front.terminate();
-        front.start();
-        let peer = front.dial(Acks::All).expect("it listens");
-        eventually("it comes", || peer.look(|heard| heard.texts() == ["kept"]));
+        // The stop happens before the next idle check, which runs every two seconds.
+        std::fs::remove_file(connector.home.path().join("connector.db-wal")).expect("removed");
+        connector.terminate();
+        connector.start();
+        let peer = connector.connect(Acks::All).expect("it listens");
+        eventually("it comes", || peer.read(|received| received.texts() == ["kept"]));
     }
 }
 
-/// What one life of a connector is given to do: two messages, one answer, and a gateway that leaves. `true`: all of it.
-fn one_life(front: &mut Front, round: usize, got: &mut BTreeMap<String, HashSet<String>>) -> bool {
-    let Some(peer) = front.dial(Acks::All) else { return false };
-    let seen = |peer: &Peer, front: &mut Front, done: &dyn Fn(&petasos_fakes::relay::Heard) -> bool| {
-        let end = Instant::now() + SOON;
-        while !peer.look(|heard| done(heard)) {
-            if front.is_dead() {
-                return false;
-            }
-            assert!(Instant::now() < end, "neither done nor dead in round {round}");
-            std::thread::sleep(Duration::from_millis(2));
-        }
-        true
-    };
-    let all = seen(&peer, front, &|heard| (0..2).all(|at| heard.texts().contains(&format!("{round}-{at}"))));
+/// Two messages, one answer, and a gateway that goes idle. `false`: the connector died before the end.
+fn run_exchange(
+    connector: &mut ConnectorFixture,
+    round: usize,
+    got: &mut BTreeMap<String, HashSet<String>>,
+) -> bool {
+    let Some(peer) = connector.connect(Acks::All) else { return false };
+    let wait_unless_killed =
+        |peer: &Peer, connector: &mut ConnectorFixture, done: &dyn Fn(&Received) -> bool| {
+            eventually(&format!("done or killed in round {round}"), || {
+                if peer.read(|received| done(received)) {
+                    return Some(true);
+                }
+                connector.has_exited().then_some(false)
+            })
+        };
+    let all = wait_unless_killed(&peer, connector, &|received| {
+        (0..2).all(|at| received.texts().contains(&format!("{round}-{at}")))
+    });
     let answered = all && {
-        peer.outbound(&format!("r{round}"), &answering(round));
-        seen(&peer, front, &|heard| heard.of_type("outbound_result").next().is_some())
+        peer.outbound(&format!("r{round}"), &answer_action(round));
+        wait_unless_killed(&peer, connector, &|received| received.of_type("outbound_result").next().is_some())
     };
     let idle = answered && {
         peer.going_idle();
-        seen(&peer, front, &|heard| heard.of_type("going_idle_ack").next().is_some())
+        wait_unless_killed(&peer, connector, &|received| received.of_type("going_idle_ack").next().is_some())
     };
-    gather(got, &peer);
+    collect_buffer_ids(got, &peer);
     idle
 }
 
-fn answering(round: usize) -> Value {
+fn answer_action(round: usize) -> Value {
     json!({"op": "send", "chat_id": "7", "content": format!("answer {round}."), "reply_to": null, "metadata": {}})
 }
 
 #[test]
-fn killed_at_every_commit_a_connector_loses_nothing_and_does_nothing_twice() {
-    let mut front = Front::new(None);
-    let (mut got, mut rounds) = (BTreeMap::new(), 0);
+fn connector_killed_at_every_commit_keeps_exactly_once() {
+    let mut connector = ConnectorFixture::new(None);
+    let mut got = BTreeMap::new();
+    let mut rounds = 0;
     for side in ["Before", "After"] {
         for number in 1.. {
-            let place = format!("Connector:{side}:{number}");
-            let texts = (0..2).map(|at| Incoming::text(ANN, ANN, format!("{rounds}-{at}")));
-            front.telegram.push_many(texts);
-            let up = front.start_with(&[("PETASOS_DIE_AT", &place)]);
-            if up && one_life(&mut front, rounds, &mut got) {
-                front.kill();
-                assert!(number > 5, "{number} commits, and there are more than that in one life");
+            let commit = format!("Connector:{side}:{number}");
+            let texts = (0..2).map(|at| Incoming::text(USER, USER, format!("{rounds}-{at}")));
+            connector.telegram.push_many(texts);
+            let up = connector.start_with(&[("PETASOS_DIE_AT", &commit)]);
+            if up && run_exchange(&mut connector, rounds, &mut got) {
+                connector.kill();
+                assert!(number > 5, "an exchange has more than {number} commits");
                 rounds += 1;
                 break;
             }
-            // Whatever it died of, the next one goes on; the same request is answered, or its fate is unknown.
-            front.start();
-            let peer = front.dial(Acks::All).expect("it listens");
-            peer.outbound(&format!("r{rounds}"), &answering(rounds));
-            let answer = peer.answer(&format!("r{rounds}"), SOON).expect("an answer");
+            // The next process continues: it answers the same request, or reports an unknown outcome.
+            connector.start();
+            let peer = connector.connect(Acks::All).expect("it listens");
+            peer.outbound(&format!("r{rounds}"), &answer_action(rounds));
+            let answer = peer.wait_result(&format!("r{rounds}"), SOON).expect("an answer");
             let text = format!("answer {rounds}.");
-            let shown = front.telegram.texts(ANN).iter().filter(|it| **it == text).count();
+            let shown = connector.telegram.texts(USER).iter().filter(|it| **it == text).count();
             let known = answer["success"] == true && shown == 1;
             let unknown = answer["ambiguous"] == true && shown <= 1;
-            assert!(known || unknown, "{place}: {shown} shown, {answer}");
-            eventually("both have come", || {
-                gather(&mut got, &peer);
+            assert!(known || unknown, "{commit}: {shown} shown, {answer}");
+            eventually("both have arrived", || {
+                collect_buffer_ids(&mut got, &peer);
                 (0..2).all(|at| got.contains_key(&format!("{rounds}-{at}")))
             });
-            front.kill();
+            connector.kill();
             rounds += 1;
         }
     }
-    front.start();
-    let last = front.dial(Acks::All).expect("it listens");
-    eventually("nothing is owed any more", || front.waiting() == 0);
-    gather(&mut got, &last);
+    connector.start();
+    let last = connector.connect(Acks::All).expect("it listens");
+    eventually("the queue is empty", || connector.queued() == 0);
+    collect_buffer_ids(&mut got, &last);
     let twice: Vec<_> = got.iter().filter(|(_, numbers)| numbers.len() > 1).collect();
-    assert!(twice.is_empty(), "taken twice: {twice:?}");
+    assert!(twice.is_empty(), "delivered under two buffer ids: {twice:?}");
     assert_eq!(got.len(), rounds * 2);
 }
 
 #[test]
-fn killed_while_it_sends_it_leaves_at_most_a_marked_copy_and_nobody_waits_behind_it() {
-    // It was seen, or nobody has seen it: whoever was killed cannot tell.
+fn kill_during_send_leaves_marked_copy_and_unblocks_lane() {
+    // With the message shown or not: the killed process cannot know.
     for fault in [Fault::HangAfter, Fault::Hang] {
-        let mut front = Front::new(None);
-        front.start();
-        let mut bench = behind(&front, "");
-        bench.launch();
-        front.telegram.on("sendMessage").does(fault);
-        front.telegram.push_text(ANN, ANN, "one");
-        eventually("it is being sent", || front.telegram.calls_of("sendMessage").len() == 1);
-        front.kill();
-        front.telegram.clear_faults();
-        front.start();
-        front.telegram.push_text(ANN, ANN, "two");
+        let mut connector = ConnectorFixture::new(None);
+        connector.start();
+        let mut gateway = gateway_behind(&connector, "");
+        gateway.launch();
+        connector.telegram.on("sendMessage").does(fault);
+        connector.telegram.push_text(USER, USER, "one");
+        eventually("it is being sent", || connector.telegram.calls_of("sendMessage").len() == 1);
+        connector.kill();
+        connector.telegram.clear_faults();
+        connector.start();
+        connector.telegram.push_text(USER, USER, "two");
         let answered = |want: &str| {
-            let all = front.telegram.texts(ANN);
+            let all = connector.telegram.texts(USER);
             all.iter().filter(|text| text.contains(want)).cloned().collect::<Vec<_>>()
         };
-        let both = front.telegram.wait_until(Duration::from_secs(60), |world| {
-            let texts = world.texts(ANN);
+        let both = connector.telegram.wait_until(Duration::from_secs(60), |state| {
+            let texts = state.texts(USER);
             let marked = texts.iter().any(|it| it.contains(MARK) && it.contains("echo: one"));
             (marked && texts.iter().any(|it| it == "echo: two")).then_some(())
         });
-        assert!(both.is_some(), "{:?} {}", front.telegram.texts(ANN), bench.kill());
-        let (one, two) = (answered("echo: one"), answered("echo: two"));
+        assert!(both.is_some(), "{:?} {}", connector.telegram.texts(USER), gateway.kill());
+        let one = answered("echo: one");
+        let two = answered("echo: two");
         assert_eq!(one.iter().filter(|it| it.contains(MARK)).count(), 1, "{one:?}");
         assert!(one.len() <= 2 && two.len() == 1, "{one:?} {two:?}");
     }
 }
 
 #[test]
-fn a_hundred_times_asleep_woken_answering_and_asleep_again() {
-    let alarm = Alarm::start().expect("a server");
-    let mut front = Front::new(Some(&alarm));
-    front.start();
+fn hundred_sleep_wake_cycles_lose_nothing() {
+    let wake_server = WakeServer::start().expect("a server");
+    let mut connector = ConnectorFixture::new(Some(&wake_server));
+    connector.start();
     for round in 0..100 {
-        let calls = alarm.calls().len();
-        front.telegram.push_text(ANN, ANN, format!("question {round}"));
-        assert!(alarm.wait_for(calls + 1, SOON), "woken in round {round}");
-        let peer = front.dial(Acks::All).expect("it listens");
-        let question = peer.wait_until(SOON, |heard| heard.texts().first().cloned());
+        let calls = wake_server.calls().len();
+        connector.telegram.push_text(USER, USER, format!("question {round}"));
+        assert!(wake_server.wait_for(calls + 1, SOON), "not woken in round {round}");
+        let peer = connector.connect(Acks::All).expect("it listens");
+        let question = peer.wait_until(SOON, |received| received.texts().first().cloned());
         assert_eq!(question, Some(format!("question {round}")));
         let answer = format!("answer {round}");
         let send = json!({"op": "send", "chat_id": "7", "content": answer, "reply_to": null, "metadata": {}});
         peer.outbound(&format!("r{round}"), &send);
-        assert_eq!(peer.answer(&format!("r{round}"), SOON).expect("an answer")["success"], true);
+        assert_eq!(peer.wait_result(&format!("r{round}"), SOON).expect("an answer")["success"], true);
         peer.going_idle();
-        let granted = peer.wait_until(SOON, |heard| heard.of_type("going_idle_ack").next().map(|_| ()));
+        let granted = peer.wait_until(SOON, |received| received.of_type("going_idle_ack").next().map(|_| ()));
         granted.expect("granted");
-        assert_eq!(peer.look(|heard| heard.texts().len()), 1, "in round {round}");
+        assert_eq!(peer.read(|received| received.texts().len()), 1, "in round {round}");
     }
     let want: Vec<_> = (0..100).map(|round| format!("answer {round}")).collect();
-    assert_eq!(front.telegram.texts(ANN), want);
-    assert_eq!(front.waiting(), 0);
+    assert_eq!(connector.telegram.texts(USER), want);
+    assert_eq!(connector.queued(), 0);
 }
 
-/// A gateway behind this connector. `more`: of its `gateway` section.
-fn behind(front: &Front, more: &str) -> Bench {
+/// A gateway behind this connector. `more`: further lines of its `gateway` section.
+fn gateway_behind(connector: &ConnectorFixture, more: &str) -> ProgramFixture {
     let relay = format!(
         "gateway:\n  relay_url: http://{}\n  relay_platforms: [telegram]\n  relay_id: gw\n  relay_secret: {}\n  \
          relay_reconnect_base: 0.05\n{more}",
-        front.address.expect("it listens"),
-        front.secret
+        connector.address.expect("it listens"),
+        connector.secret
     );
-    Bench::setup().with(&relay).build()
+    ProgramFixture::builder().with(&relay).build()
 }
 
 const SLEEPY: &str = "  scale_to_zero:\n    enabled: true\n    action: exit\n    \
                       idle_timeout_minutes: 0.005\n    tick_seconds: 0.1\n";
 
-/// Rounds of falling asleep and being woken: six, or as many as `PETASOS_RELAY_ROUNDS` says.
+/// Sleep and wake cycles: six, or `PETASOS_RELAY_ROUNDS`.
 fn rounds() -> u64 {
     std::env::var("PETASOS_RELAY_ROUNDS").ok().and_then(|it| it.parse().ok()).unwrap_or(6)
 }
 
-/// As a simple host does it: starts the gateway when its address is called, unless it still runs.
-fn attend(bench: &mut Bench, alarm: &Alarm, heard: &mut usize, starts: &mut u64) {
-    let calls = alarm.calls().len();
-    if bench.has_ended() && calls > *heard {
-        bench.launch();
+/// Acts as a simple host: starts the gateway when its wake URL is called, unless it still runs.
+fn start_when_woken(
+    gateway: &mut ProgramFixture,
+    wake_server: &WakeServer,
+    received: &mut usize,
+    starts: &mut u64,
+) {
+    let calls = wake_server.calls().len();
+    if gateway.has_exited() && calls > *received {
+        gateway.launch();
         *starts += 1;
     }
-    *heard = calls;
+    *received = calls;
 }
 
 #[test]
-fn a_gateway_that_falls_asleep_by_itself_misses_nothing_whenever_it_comes() {
-    let alarm = Alarm::start().expect("a server");
-    let mut front = Front::with(Some(&alarm), "wake_cooldown: 60");
-    front.start();
-    // Its address at the connector is an old one until it has been there.
-    let own = format!("http://{}/moved", alarm.address());
-    let mut bench = behind(&front, &format!("  relay_wake_url: {own}\n{SLEEPY}"));
-    let (mut heard, mut starts) = (0, 0);
+fn message_at_any_moment_of_falling_asleep_is_answered() {
+    let wake_server = WakeServer::start().expect("a server");
+    let mut connector = ConnectorFixture::with_config(Some(&wake_server), "wake_cooldown: 60");
+    connector.start();
+    // The connector has an old wake URL until the gateway connects.
+    let own = format!("http://{}/moved", wake_server.address());
+    let mut gateway = gateway_behind(&connector, &format!("  relay_wake_url: {own}\n{SLEEPY}"));
+    let mut received = 0;
+    let mut starts = 0;
     for round in 0..rounds() {
         if round % 3 == 0 {
-            eventually("it has ended by itself", || bench.has_ended());
+            eventually("it has exited by itself", || gateway.has_exited());
         } else {
-            // At any moment of its falling asleep: idle for 300 ms, and then a little.
-            std::thread::sleep(Duration::from_millis(250 + round * 37 % 300));
+            // At a different moment of falling asleep in each round; it is idle after 300 ms.
+            let _ = wait::poll(Duration::from_millis(250 + round * 37 % 300), || false);
         }
-        front.telegram.push_text(ANN, ANN, format!("question {round}."));
+        connector.telegram.push_text(USER, USER, format!("question {round}."));
         let want = format!("echo: question {round}.");
         eventually("it is answered", || {
-            attend(&mut bench, &alarm, &mut heard, &mut starts);
-            front.telegram.texts(ANN).contains(&want)
+            start_when_woken(&mut gateway, &wake_server, &mut received, &mut starts);
+            connector.telegram.texts(USER).contains(&want)
         });
     }
-    let texts = front.telegram.texts(ANN);
+    let texts = connector.telegram.texts(USER);
     let want: Vec<_> = (0..rounds()).map(|round| format!("echo: question {round}.")).collect();
-    assert_eq!(texts, want, "none lost, none doubled, in order");
+    assert_eq!(texts, want, "lost, duplicated or out of order");
     assert!(starts >= rounds().div_ceil(3), "{starts} starts");
-    let called: Vec<_> = alarm.calls().into_iter().map(|call| call.path).collect();
+    let called: Vec<_> = wake_server.calls().into_iter().map(|call| call.path).collect();
     assert!(called[0].starts_with("/wake") && called[1..].iter().all(|path| path == "/moved"), "{called:?}");
-    eventually("it has ended by itself", || bench.has_ended());
-    assert_eq!(front.waiting(), 0);
+    eventually("it has exited by itself", || gateway.has_exited());
+    assert_eq!(connector.queued(), 0);
 }
 
 #[test]
-fn a_real_gateway_that_sleeps_is_woken_answers_and_sleeps_again() {
-    let alarm = Alarm::start().expect("a server");
-    let mut front = Front::new(Some(&alarm));
-    front.start();
-    let mut bench = behind(&front, "");
+fn sleeping_gateway_is_woken_answers_and_sleeps_again() {
+    let wake_server = WakeServer::start().expect("a server");
+    let mut connector = ConnectorFixture::new(Some(&wake_server));
+    connector.start();
+    let mut gateway = gateway_behind(&connector, "");
     for round in 0..3 {
-        let calls = alarm.calls().len();
+        let calls = wake_server.calls().len();
         let text = format!("question {round}");
-        front.telegram.push_text(ANN, ANN, text.as_str());
-        assert!(alarm.wait_for(calls + 1, SOON), "woken in round {round}");
-        bench.launch();
+        connector.telegram.push_text(USER, USER, text.as_str());
+        assert!(wake_server.wait_for(calls + 1, SOON), "not woken in round {round}");
+        gateway.launch();
         let want = format!("echo: {text}");
         let answered =
-            front.telegram.wait_until(SOON, |world| world.texts(ANN).contains(&want).then_some(()));
-        assert!(answered.is_some(), "round {round}: {:?} {}", front.telegram.texts(ANN), bench.kill());
-        eventually("nothing is owed any more", || front.waiting() == 0);
-        let (_, said, _) = bench.terminate();
-        assert!(said.contains("granted=true"), "{said}");
-        eventually("it sleeps", || front.status()["instances"][0]["mode"] == "idle");
+            connector.telegram.wait_until(SOON, |state| state.texts(USER).contains(&want).then_some(()));
+        assert!(answered.is_some(), "round {round}: {:?} {}", connector.telegram.texts(USER), gateway.kill());
+        eventually("the queue is empty", || connector.queued() == 0);
+        let (_, log, _) = gateway.terminate();
+        assert!(log.contains("granted=true"), "{log}");
+        eventually("it sleeps", || connector.status()["instances"][0]["mode"] == "idle");
     }
-    let texts = front.telegram.texts(ANN);
+    let texts = connector.telegram.texts(USER);
     for round in 0..3 {
         let count = texts.iter().filter(|text| text.contains(&format!("question {round}"))).count();
         assert_eq!(count, 1, "{texts:?}");
@@ -545,25 +564,25 @@ fn a_real_gateway_that_sleeps_is_woken_answers_and_sleeps_again() {
 }
 
 #[test]
-fn the_commands_make_and_unmake_what_gateways_need() {
-    let front = Front::new(None);
-    let home: &Path = front.home.path();
+fn connector_commands_manage_gateways_and_tenants() {
+    let connector = ConnectorFixture::new(None);
+    let home: &Path = connector.home.path();
     let run = |args: &[&str]| petasos(home, args).output().expect("petasos runs");
-    let token = crate::support::json(&run(&["connector", "enroll-token", "--tenant", "me", "--json"]));
+    let token = crate::support::expect_json(&run(&["connector", "enroll-token", "--tenant", "me", "--json"]));
     assert_eq!(token["enrollmentToken"].as_str().map(str::len), Some(64));
-    crate::support::failed(&run(&["connector", "enroll-token", "--tenant", "nobody"]), 1);
-    crate::support::failed(
+    crate::support::expect_failure(&run(&["connector", "enroll-token", "--tenant", "unknown"]), 1);
+    crate::support::expect_failure(
         &run(&["connector", "gateway", "add", "gw", "--tenant", "me", "--instance", "mine"]),
         1,
     );
-    let rotated = crate::support::json(&run(&["connector", "gateway", "rotate", "gw", "--json"]));
-    assert_ne!(rotated["secret"], front.secret.as_str());
-    fine(&run(&["connector", "bind", "telegram", "7", "--instance", "mine"]));
-    crate::support::failed(&run(&["connector", "bind", "telegram", "7", "--instance", "another"]), 1);
-    fine(&run(&["connector", "gateway", "revoke", "gw"]));
-    let listed = crate::support::json(&run(&["connector", "gateway", "list", "--json"]));
+    let rotated = crate::support::expect_json(&run(&["connector", "gateway", "rotate", "gw", "--json"]));
+    assert_ne!(rotated["secret"], connector.secret.as_str());
+    expect_success(&run(&["connector", "bind", "telegram", "7", "--instance", "mine"]));
+    crate::support::expect_failure(&run(&["connector", "bind", "telegram", "7", "--instance", "another"]), 1);
+    expect_success(&run(&["connector", "gateway", "revoke", "gw"]));
+    let listed = crate::support::expect_json(&run(&["connector", "gateway", "list", "--json"]));
     assert_eq!(listed["gateways"][0]["revoked"], true);
-    let tenants = crate::support::json(&run(&["connector", "tenant", "list", "--json"]));
+    let tenants = crate::support::expect_json(&run(&["connector", "tenant", "list", "--json"]));
     assert_eq!(tenants["tenants"], json!(["me"]));
-    assert_eq!(front.status()["running"], false);
+    assert_eq!(connector.status()["running"], false);
 }

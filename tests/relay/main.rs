@@ -1,4 +1,4 @@
-//! The relay with the real programs: a gateway behind a connector, and the connector itself.
+//! The relay: a gateway behind a fake connector, and the real connector.
 
 #![allow(clippy::expect_used, reason = "a test that cannot go on stops")]
 

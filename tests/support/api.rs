@@ -1,151 +1,140 @@
-//! A gateway that programs talk to.
+//! A gateway with its API, and a client of that API.
 
-use std::time::{Duration, Instant};
-
-use petasos_fakes::model::{Answer, Request};
+use petasos_fakes::model::{Answer, ChatRequest};
 use serde_json::{Value, json};
 
-use super::http::{Ask, Frame, Reply, Stream};
-use super::{Bench, SOON};
+use super::http::{EventStream, HttpRequest, HttpResponse, SseFrame};
+use super::{ProgramFixture, eventually};
 
 pub const KEY: &str = "k-test-0123456789abcdef";
 
 pub struct Api {
-    pub bench: Bench,
+    pub program: ProgramFixture,
     pub address: String,
 }
 
 impl Api {
     pub fn start() -> Self {
-        Self::with("")
+        Self::with_config("")
     }
 
-    /// `more` is appended to the configuration.
-    pub fn with(more: &str) -> Self {
-        let mut api = Self { bench: Bench::setup().with(more).build(), address: String::new() };
+    /// `config` is appended to the configuration.
+    pub fn with_config(config: &str) -> Self {
+        let mut api =
+            Self { program: ProgramFixture::builder().with(config).build(), address: String::new() };
         api.launch();
         api
     }
 
     pub fn launch(&mut self) {
         let before = self.lock_file();
-        self.bench.launch_with(&[
+        self.program.launch_with(&[
             ("API_SERVER_KEY", KEY),
             ("API_SERVER_PORT", "0"),
             ("API_SERVER_CORS_ORIGINS", "http://ui.example"),
         ]);
-        self.address = self.listening(before.as_ref());
+        self.address = self.wait_address(before.as_ref());
     }
 
-    /// Where it listens, as soon as it says something else than `before`.
-    pub fn listening(&self, before: Option<&Value>) -> String {
-        let until = Instant::now() + SOON;
-        loop {
-            let found = self.lock_file();
-            let url = found.as_ref().and_then(|it| it["url"].as_str());
-            if let (Some(url), true) = (url, found.as_ref() != before) {
-                return url.trim_start_matches("http://").trim_end_matches('/').to_owned();
-            }
-            assert!(Instant::now() < until, "never listens: {found:?}");
-            std::thread::yield_now();
-        }
+    /// The address in the lock file, once the file differs from `before`.
+    pub fn wait_address(&self, before: Option<&Value>) -> String {
+        eventually("the API listens", || {
+            let found = self.lock_file().filter(|found| Some(found) != before)?;
+            let url = found["url"].as_str()?;
+            Some(url.trim_start_matches("http://").trim_end_matches('/').to_owned())
+        })
     }
 
-    /// As the kernel would, and up again.
-    pub fn crash(&mut self) {
-        self.bench.kill();
+    pub fn kill_and_restart(&mut self) {
+        self.program.kill();
         self.launch();
     }
 
     fn lock_file(&self) -> Option<Value> {
-        let text = std::fs::read(self.bench.home.path().join("gateway.lock")).ok()?;
+        let text = std::fs::read(self.program.home.path().join("gateway.lock")).ok()?;
         serde_json::from_slice(&text).ok()
     }
 
-    pub fn ask<'a>(&self, method: &'a str, path: &'a str) -> Ask<'a> {
-        Ask::new(method, path).header("Authorization", format!("Bearer {KEY}"))
+    pub fn request<'a>(&self, method: &'a str, path: &'a str) -> HttpRequest<'a> {
+        HttpRequest::new(method, path).header("Authorization", format!("Bearer {KEY}"))
     }
 
     #[track_caller]
-    pub fn send(&self, ask: &Ask<'_>) -> Reply {
-        ask.send(&self.address).expect("an answer")
+    pub fn send(&self, request: &HttpRequest<'_>) -> HttpResponse {
+        request.send(&self.address).expect("a response")
     }
 
     #[track_caller]
-    pub fn get(&self, path: &str) -> Reply {
-        self.send(&self.ask("GET", path))
+    pub fn get(&self, path: &str) -> HttpResponse {
+        self.send(&self.request("GET", path))
     }
 
     #[track_caller]
-    pub fn post(&self, path: &str, body: &Value) -> Reply {
-        self.send(&self.ask("POST", path).json(body))
+    pub fn post(&self, path: &str, body: &Value) -> HttpResponse {
+        self.send(&self.request("POST", path).json(body))
     }
 
-    /// A run, by its name.
+    /// Returns the id of the run.
     #[track_caller]
     pub fn start_run(&self, body: &Value) -> String {
         let reply = self.post("/v1/runs", body);
         assert_eq!(reply.status, 202, "{}", reply.body);
-        reply.json()["run_id"].as_str().expect("a name").to_owned()
+        reply.json()["run_id"].as_str().expect("an id").to_owned()
     }
 
-    /// Waits until a run is in this state; it may be in one of the states before it.
+    /// Panics if the run ends in another state.
     #[track_caller]
-    pub fn await_run(&self, run: &str, want: &str) -> Value {
-        let (path, until) = (format!("/v1/runs/{run}"), Instant::now() + SOON);
-        loop {
+    pub fn wait_run(&self, run: &str, want: &str) -> Value {
+        let path = format!("/v1/runs/{run}");
+        eventually(&format!("the run is {want}"), || {
             let found = self.get(&path).json();
-            if found["status"] == want {
-                return found;
-            }
-            let over = ["completed", "failed", "cancelled"].iter().any(|it| found["status"] == **it);
-            assert!(!over && Instant::now() < until, "never {want}: {found}");
-            std::thread::sleep(Duration::from_millis(2));
-        }
+            let ended = ["completed", "failed", "cancelled"].iter().any(|it| found["status"] == **it);
+            assert!(!ended || found["status"] == want, "never {want}: {found}");
+            (found["status"] == want).then_some(found)
+        })
     }
 
-    /// What is told of a run, from the beginning or from behind an event.
+    /// The event stream of a run, from the beginning or after an event.
     #[track_caller]
-    pub fn events(&self, run: &str, after: Option<&str>) -> Stream {
+    pub fn events(&self, run: &str, after: Option<&str>) -> EventStream {
         let path = format!("/v1/runs/{run}/events");
-        let mut ask = self.ask("GET", &path);
-        ask.headers.extend(after.map(|id| ("Last-Event-ID", id.to_owned())));
-        let stream = ask.open(&self.address).expect("a stream");
+        let mut request = self.request("GET", &path);
+        request.headers.extend(after.map(|id| ("Last-Event-ID", id.to_owned())));
+        let stream = request.open(&self.address).expect("a stream");
         assert_eq!(stream.status, 200);
         stream
     }
 
     #[track_caller]
-    pub fn stream(&self, path: &str, body: &Value) -> Stream {
-        self.ask("POST", path).json(body).open(&self.address).expect("a stream")
+    pub fn stream(&self, path: &str, body: &Value) -> EventStream {
+        self.request("POST", path).json(body).open(&self.address).expect("a stream")
     }
 }
 
-pub fn said(text: &str) -> Value {
+pub fn chat_body(text: &str) -> Value {
     json!({ "model": "x", "messages": [{ "role": "user", "content": text }] })
 }
 
-pub fn content(reply: &Reply) -> String {
+pub fn content(reply: &HttpResponse) -> String {
     reply.json()["choices"][0]["message"]["content"].as_str().expect("a content").to_owned()
 }
 
-/// What the chunks of a streamed completion add up to.
-pub fn joined(frames: &[Frame]) -> String {
+/// The text of a streamed completion.
+pub fn streamed_text(frames: &[SseFrame]) -> String {
     let texts = frames.iter().filter(|it| it.event.is_none() && it.data != "[DONE]" && !it.data.is_empty());
     texts.filter_map(|it| it.json()["choices"][0]["delta"]["content"].as_str().map(str::to_owned)).collect()
 }
 
-/// The name of an event of a run; `None` for a remark.
-pub fn name(frame: &Frame) -> Option<String> {
+/// The name of a run event; `None` for a comment.
+pub fn event_name(frame: &SseFrame) -> Option<String> {
     (!frame.data.is_empty()).then(|| frame.json()["event"].as_str().expect("an event").to_owned())
 }
 
-/// `run: <command>` is run in the terminal and `tool:clock` asks for the time; their results come back. Whatever else is
-/// said is echoed.
-pub fn obey(request: &Request) -> Answer {
+/// A model that calls the terminal for `run: <command>` and the clock for `tool:clock`, and echoes everything else.
+pub fn scripted_answer(request: &ChatRequest) -> Answer {
     let body = request.body();
     let last = body["messages"].as_array().and_then(|all| all.last().cloned()).unwrap_or_default();
-    let asked = super::said(&request.last_user);
+    let asked = super::user_text(&request.last_user);
     match (last["role"].as_str(), asked.split_once("run: ")) {
         (Some("user"), Some((_, command))) => Answer::tool("terminal", json!({ "command": command })),
         (Some("user"), None) if asked == "tool:clock" => Answer::tool("clock", json!({})),

@@ -1,4 +1,4 @@
-//! A small HTTP client that can also misbehave: it sends the bytes it is told to.
+//! A small HTTP client that can also send malformed requests.
 
 use std::io::{self, BufRead, BufReader, Read, Write};
 use std::net::{TcpStream, ToSocketAddrs};
@@ -6,13 +6,13 @@ use std::time::Duration;
 
 use serde_json::Value;
 
-pub struct Reply {
+pub struct HttpResponse {
     pub status: u16,
     pub headers: Vec<(String, String)>,
     pub body: String,
 }
 
-impl Reply {
+impl HttpResponse {
     pub fn header(&self, name: &str) -> Option<&str> {
         self.headers
             .iter()
@@ -23,26 +23,26 @@ impl Reply {
     #[track_caller]
     pub fn json(&self) -> Value {
         serde_json::from_str(&self.body)
-            .unwrap_or_else(|_| panic!("{} is no JSON: {:?}", self.status, self.body))
+            .unwrap_or_else(|_| panic!("{}: not JSON: {:?}", self.status, self.body))
     }
 }
 
-/// An answer that is read as it comes. Dropping it hangs up.
-pub struct Stream {
+/// A response that is read as it arrives. Dropping it closes the connection.
+pub struct EventStream {
     pub status: u16,
     pub headers: Vec<(String, String)>,
-    reader: Chunked,
+    reader: BodyReader,
 }
 
-impl Stream {
-    /// Up to the next empty line; `None`: it is over.
-    pub fn frame(&mut self) -> Option<Frame> {
-        self.try_frame().expect("a line of the stream")
+impl EventStream {
+    /// `None`: the stream has ended.
+    pub fn next_frame(&mut self) -> Option<SseFrame> {
+        self.try_next_frame().expect("a line of the stream")
     }
 
-    /// The same of a peer that may be gone.
-    pub fn try_frame(&mut self) -> io::Result<Option<Frame>> {
-        let mut frame = Frame::default();
+    /// [`Self::next_frame`] of a peer that may disconnect.
+    pub fn try_next_frame(&mut self) -> io::Result<Option<SseFrame>> {
+        let mut frame = SseFrame::default();
         loop {
             let mut line = String::new();
             if self.reader.read_line(&mut line)? == 0 {
@@ -56,44 +56,44 @@ impl Stream {
                 Some(("event", name)) => frame.event = Some(name.trim().to_owned()),
                 Some(("id", id)) => frame.id = Some(id.trim().to_owned()),
                 Some(("data", data)) => frame.data.push_str(data.trim_start()),
-                _ => panic!("not a line of a stream: {line:?}"),
+                _ => panic!("not a line of an event stream: {line:?}"),
             }
         }
     }
 
-    pub fn rest(mut self) -> Vec<Frame> {
-        std::iter::from_fn(|| self.frame()).collect()
+    pub fn rest(mut self) -> Vec<SseFrame> {
+        std::iter::from_fn(|| self.next_frame()).collect()
     }
 }
 
 #[derive(Debug, Default, Clone)]
-pub struct Frame {
+pub struct SseFrame {
     pub event: Option<String>,
     pub id: Option<String>,
     pub data: String,
     pub comment: Option<String>,
 }
 
-impl Frame {
+impl SseFrame {
     fn is_empty(&self) -> bool {
         self.data.is_empty() && self.comment.is_none()
     }
 
     #[track_caller]
     pub fn json(&self) -> Value {
-        serde_json::from_str(&self.data).unwrap_or_else(|_| panic!("no JSON: {self:?}"))
+        serde_json::from_str(&self.data).unwrap_or_else(|_| panic!("not JSON: {self:?}"))
     }
 }
 
-/// One request on a connection of its own.
-pub struct Ask<'a> {
+/// One request on its own connection.
+pub struct HttpRequest<'a> {
     pub method: &'a str,
     pub path: &'a str,
     pub headers: Vec<(&'a str, String)>,
     pub body: Option<String>,
 }
 
-impl<'a> Ask<'a> {
+impl<'a> HttpRequest<'a> {
     pub fn new(method: &'a str, path: &'a str) -> Self {
         Self { method, path, headers: vec![], body: None }
     }
@@ -113,19 +113,19 @@ impl<'a> Ask<'a> {
         self
     }
 
-    pub fn send(&self, address: impl ToSocketAddrs) -> io::Result<Reply> {
+    pub fn send(&self, address: impl ToSocketAddrs) -> io::Result<HttpResponse> {
         let mut stream = self.open(address)?;
         let mut body = String::new();
         stream.reader.read_to_string(&mut body)?;
-        Ok(Reply { status: stream.status, headers: stream.headers, body })
+        Ok(HttpResponse { status: stream.status, headers: stream.headers, body })
     }
 
-    pub fn open(&self, address: impl ToSocketAddrs) -> io::Result<Stream> {
-        raw(address, self.bytes().as_bytes())
+    pub fn open(&self, address: impl ToSocketAddrs) -> io::Result<EventStream> {
+        send_raw(address, self.bytes().as_bytes())
     }
 
-    /// Sends it and does not wait for anything. Dropping the socket hangs up.
-    pub fn begin(&self, address: impl ToSocketAddrs) -> io::Result<TcpStream> {
+    /// Sends the request without waiting for a response. Dropping the socket closes the connection.
+    pub fn send_only(&self, address: impl ToSocketAddrs) -> io::Result<TcpStream> {
         let mut socket = TcpStream::connect(address)?;
         socket.write_all(self.bytes().as_bytes())?;
         Ok(socket)
@@ -145,8 +145,8 @@ impl<'a> Ask<'a> {
     }
 }
 
-/// Whatever these bytes are, and what came back. A peer that hangs up before it has read them all may still answer.
-pub fn raw(address: impl ToSocketAddrs, bytes: &[u8]) -> io::Result<Stream> {
+/// Sends the bytes as they are. A peer that closes the connection before it has read them all may still respond.
+pub fn send_raw(address: impl ToSocketAddrs, bytes: &[u8]) -> io::Result<EventStream> {
     let mut socket = TcpStream::connect(address)?;
     socket.set_read_timeout(Some(Duration::from_secs(60)))?;
     let sent = socket.write_all(bytes);
@@ -170,55 +170,55 @@ pub fn raw(address: impl ToSocketAddrs, bytes: &[u8]) -> io::Result<Stream> {
     let chunked = headers.iter().any(|(name, value)| name == "transfer-encoding" && value == "chunked");
     let length =
         headers.iter().find(|(name, _)| name == "content-length").and_then(|(_, it)| it.parse().ok());
-    let left = match (chunked, length) {
-        (true, _) => Left::Chunks,
-        (false, Some(length)) => Left::Bytes(length),
-        (false, None) => Left::All,
+    let framing = match (chunked, length) {
+        (true, _) => BodyFraming::Chunked,
+        (false, Some(length)) => BodyFraming::Length(length),
+        (false, None) => BodyFraming::UntilClose,
     };
-    Ok(Stream { status, headers, reader: Chunked { reader, left, ready: vec![] } })
+    Ok(EventStream { status, headers, reader: BodyReader { reader, framing, buffer: vec![] } })
 }
 
-enum Left {
-    Chunks,
-    Bytes(usize),
-    All,
-    Nothing,
+enum BodyFraming {
+    Chunked,
+    Length(usize),
+    UntilClose,
+    Complete,
 }
 
-struct Chunked {
+struct BodyReader {
     reader: BufReader<TcpStream>,
-    left: Left,
-    ready: Vec<u8>,
+    framing: BodyFraming,
+    buffer: Vec<u8>,
 }
 
-impl Chunked {
-    fn more(&mut self) -> io::Result<bool> {
-        match self.left {
-            Left::Nothing => Ok(false),
-            Left::Bytes(length) => {
+impl BodyReader {
+    fn read_some(&mut self) -> io::Result<bool> {
+        match self.framing {
+            BodyFraming::Complete => Ok(false),
+            BodyFraming::Length(length) => {
                 let mut body = vec![0; length];
                 self.reader.read_exact(&mut body)?;
-                self.ready.extend(body);
-                self.left = Left::Nothing;
+                self.buffer.extend(body);
+                self.framing = BodyFraming::Complete;
                 Ok(true)
             }
-            Left::All => {
-                self.left = Left::Nothing;
-                self.reader.read_to_end(&mut self.ready)?;
+            BodyFraming::UntilClose => {
+                self.framing = BodyFraming::Complete;
+                self.reader.read_to_end(&mut self.buffer)?;
                 Ok(true)
             }
-            Left::Chunks => {
+            BodyFraming::Chunked => {
                 let mut size = String::new();
                 self.reader.read_line(&mut size)?;
                 let size = usize::from_str_radix(size.trim(), 16).unwrap_or(0);
                 let mut chunk = vec![0; size + 2];
                 if size == 0 {
-                    self.left = Left::Nothing;
+                    self.framing = BodyFraming::Complete;
                     return Ok(false);
                 }
                 self.reader.read_exact(&mut chunk)?;
                 chunk.truncate(size);
-                self.ready.extend(chunk);
+                self.buffer.extend(chunk);
                 Ok(true)
             }
         }
@@ -226,13 +226,13 @@ impl Chunked {
 
     fn read_line(&mut self, line: &mut String) -> io::Result<usize> {
         loop {
-            if let Some(end) = self.ready.iter().position(|byte| *byte == b'\n') {
-                let bytes: Vec<u8> = self.ready.drain(..=end).collect();
+            if let Some(end) = self.buffer.iter().position(|byte| *byte == b'\n') {
+                let bytes: Vec<u8> = self.buffer.drain(..=end).collect();
                 line.push_str(&String::from_utf8_lossy(&bytes));
                 return Ok(bytes.len());
             }
-            if !self.more()? {
-                let rest = std::mem::take(&mut self.ready);
+            if !self.read_some()? {
+                let rest = std::mem::take(&mut self.buffer);
                 line.push_str(&String::from_utf8_lossy(&rest));
                 return Ok(rest.len());
             }
@@ -240,8 +240,8 @@ impl Chunked {
     }
 
     fn read_to_string(&mut self, text: &mut String) -> io::Result<()> {
-        while self.more()? {}
-        text.push_str(&String::from_utf8_lossy(&std::mem::take(&mut self.ready)));
+        while self.read_some()? {}
+        text.push_str(&String::from_utf8_lossy(&std::mem::take(&mut self.buffer)));
         Ok(())
     }
 }

@@ -1,104 +1,107 @@
-//! Conversations on every kind of link but Telegram's long poll, and programs that call us.
+//! Exchanges on every link except Telegram's long polling, and API and webhook requests.
 
 use std::net::TcpStream;
 
 use petasos_fakes::Connector;
 use petasos_fakes::connector::event;
-use petasos_fakes::hooks::{Delivery, Sender};
+use petasos_fakes::hooks::{Sender, WebhookDelivery};
 use petasos_gateway::Commit;
 use petasos_platforms::AdapterKind;
 use serde_json::{Value, json};
 
-use crate::life::{Life, Outcome, is_marked, short, wait};
+use crate::conversation::{self, AnswerForm, CHAT, QUESTION, answer};
+use crate::fixture::{SweepFixture, SweepResult, is_marked, short, wait};
 use crate::support::api::KEY;
-use crate::support::http::{Ask, Reply};
-use crate::support::{Bench, SOON};
-use crate::talk::{self, CHAT, Form, QUESTION, answer};
-use crate::{Scenario, owner};
+use crate::support::http::{HttpRequest, HttpResponse};
+use crate::support::{ProgramFixture, SOON};
+use crate::{Scenario, operator};
 
-/// A private chat on Discord, on Slack, and behind the connector.
 const DIRECT: u64 = 50;
 const SLACK_DIRECT: &str = "D1";
 const RELAYED: &str = "c1";
 const WARM: &str = "are you there";
 
-/// How people and programs reach the gateway.
+/// How users and programs reach the gateway.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Link {
+pub enum LinkKind {
     Discord,
     Slack,
-    /// Telegram calls instead of being polled.
     TelegramWebhook,
-    /// Another program delivers, and its answer goes to a chat.
+    /// A program sends deliveries, and the answer goes to a chat.
     Webhook,
-    /// A connector carries it.
+    /// Behind a connector.
     Relay,
     Api,
     Terminal,
 }
 
-const CHATS: [Link; 4] = [Link::Discord, Link::Slack, Link::TelegramWebhook, Link::Relay];
-const PUSHED: [Link; 5] = [Link::Discord, Link::Slack, Link::TelegramWebhook, Link::Relay, Link::Webhook];
-const ALL: [Link; 7] = [
-    Link::Discord,
-    Link::Slack,
-    Link::TelegramWebhook,
-    Link::Relay,
-    Link::Webhook,
-    Link::Api,
-    Link::Terminal,
+const CHATS: [LinkKind; 4] = [LinkKind::Discord, LinkKind::Slack, LinkKind::TelegramWebhook, LinkKind::Relay];
+const PUSHED: [LinkKind; 5] =
+    [LinkKind::Discord, LinkKind::Slack, LinkKind::TelegramWebhook, LinkKind::Relay, LinkKind::Webhook];
+const ALL: [LinkKind; 7] = [
+    LinkKind::Discord,
+    LinkKind::Slack,
+    LinkKind::TelegramWebhook,
+    LinkKind::Relay,
+    LinkKind::Webhook,
+    LinkKind::Api,
+    LinkKind::Terminal,
 ];
 
-/// No `_` arm: a new adapter needs a link here, and a way for people to write over it (`say`).
-fn link_of(kind: AdapterKind) -> Link {
+/// No `_` arm: a new adapter needs a link here, and a way to send messages over it (`push`).
+fn link_of(kind: AdapterKind) -> LinkKind {
     match kind {
-        // Its long poll is swept by `main.rs`.
-        AdapterKind::Telegram => Link::TelegramWebhook,
-        AdapterKind::Discord => Link::Discord,
-        AdapterKind::Slack => Link::Slack,
-        AdapterKind::Webhook => Link::Webhook,
-        AdapterKind::External(_) => Link::Relay,
+        // `main.rs` sweeps its long polling.
+        AdapterKind::Telegram => LinkKind::TelegramWebhook,
+        AdapterKind::Discord => LinkKind::Discord,
+        AdapterKind::Slack => LinkKind::Slack,
+        AdapterKind::Webhook => LinkKind::Webhook,
+        AdapterKind::External(_) => LinkKind::Relay,
     }
 }
 
 #[test]
-fn every_adapter_is_swept() {
+fn every_adapter_has_a_sweep_link() {
     for kind in AdapterKind::all() {
         assert!(ALL.contains(&link_of(kind)), "{kind:?}");
     }
 }
 
-/// The commits on the way of a message over each link. A new commit needs a row here, too. `all_forms`: of every answer.
+/// The commits of a message on each link; a new commit needs a row here. `all_forms`: with every form of answer.
 pub fn visits(commit: Commit, all_forms: bool) -> Vec<(Scenario, u32)> {
-    let (links, forms): (&[Link], &[Form]) = match commit {
-        Commit::TakeOver | Commit::WakeLanes => (&CHATS, &[Form::Plain, Form::Streamed, Form::Split]),
-        Commit::Take | Commit::Claim => (&PUSHED, &[Form::Plain, Form::Streamed, Form::Split]),
-        Commit::Begin | Commit::Step => (&ALL, &[Form::Plain, Form::Streamed, Form::Split]),
-        Commit::StagePreview | Commit::PreviewShown => (&CHATS, &[Form::Streamed]),
-        Commit::Sending | Commit::PartSent => (&CHATS, &[Form::Split]),
-        // Not on the way of a message, or the same code on every link: the table of the program has them.
+    let (links, forms): (&[LinkKind], &[AnswerForm]) = match commit {
+        Commit::TakeOver | Commit::WakeLanes => {
+            (&CHATS, &[AnswerForm::Plain, AnswerForm::Streamed, AnswerForm::Split])
+        }
+        Commit::AcceptBatch | Commit::Claim => {
+            (&PUSHED, &[AnswerForm::Plain, AnswerForm::Streamed, AnswerForm::Split])
+        }
+        Commit::Begin | Commit::Step => (&ALL, &[AnswerForm::Plain, AnswerForm::Streamed, AnswerForm::Split]),
+        Commit::StagePreview | Commit::PreviewShown => (&CHATS, &[AnswerForm::Streamed]),
+        Commit::Sending | Commit::PartSent => (&CHATS, &[AnswerForm::Split]),
+        // Not part of an exchange, or the same code on every link: the table in `main.rs` has them.
         Commit::Submit
         | Commit::Completions
-        | Commit::Say
+        | Commit::Reply
         | Commit::Rewrite
-        | Commit::TakenUp
+        | Commit::ResumeTurn
         | Commit::GiveUp
         | Commit::ClearSuspect
         | Commit::Outcome
         | Commit::Postpone
         | Commit::RateLimit
-        | Commit::Bury
+        | Commit::DeadLetter
         | Commit::DropPreview
         | Commit::ChatAlive
-        | Commit::MarkAtWork
-        | Commit::Announce
-        | Commit::CloseBooks
+        | Commit::MarkInterrupted
+        | Commit::AnnounceShutdown
+        | Commit::ConfirmInterrupted
         | Commit::DropBanners
-        | Commit::Post
-        | Commit::PassOn
+        | Commit::Notification
+        | Commit::Forward
         | Commit::Outage
         | Commit::CronBegin
-        | Commit::CronTell
+        | Commit::CronReport
         | Commit::CronJob
         | Commit::Process
         | Commit::Operator
@@ -110,38 +113,41 @@ pub fn visits(commit: Commit, all_forms: bool) -> Vec<(Scenario, u32)> {
         | Commit::Connector
         | Commit::Sweep
         | Commit::Archive
-        | Commit::Pulse => (&[], &[]),
+        | Commit::HealthCheck => (&[], &[]),
     };
     let forms = if all_forms { forms } else { forms.get(..1).unwrap_or_default() };
-    let each = |link: &Link| forms.iter().map(|form| (Scenario::On(*link, *form), 1)).collect::<Vec<_>>();
+    let each =
+        |link: &LinkKind| forms.iter().map(|form| (Scenario::OtherLink(*link, *form), 1)).collect::<Vec<_>>();
     links.iter().flat_map(each).filter(|(scenario, _)| is_possible(*scenario)).collect()
 }
 
-/// Programs and the terminal read an answer as a whole.
+/// The API and the terminal get an answer as a whole.
 fn is_possible(scenario: Scenario) -> bool {
     match scenario {
-        Scenario::On(Link::Api | Link::Terminal, form) => form == Form::Plain,
+        Scenario::OtherLink(LinkKind::Api | LinkKind::Terminal, form) => form == AnswerForm::Plain,
         _other => true,
     }
 }
 
-pub fn set_up(link: Link, form: Form) -> Life {
-    let life = match link {
-        Link::Discord => Life::new(Bench::setup().discord().with(talk::streaming(form)).build()),
-        Link::Slack => on_slack(form),
-        Link::TelegramWebhook => called_by_telegram(form),
-        Link::Webhook => with_webhook_and(talk::streaming(form)),
-        Link::Relay => behind_connector(form),
-        Link::Api => with_api(),
-        Link::Terminal => Life::new(Bench::new()),
+pub fn set_up(link: LinkKind, form: AnswerForm) -> SweepFixture {
+    let fixture = match link {
+        LinkKind::Discord => SweepFixture::new(
+            ProgramFixture::builder().discord().with(conversation::streaming_config(form)).build(),
+        ),
+        LinkKind::Slack => on_slack(form),
+        LinkKind::TelegramWebhook => called_by_telegram(form),
+        LinkKind::Webhook => with_webhook_and(conversation::streaming_config(form)),
+        LinkKind::Relay => behind_connector(form),
+        LinkKind::Api => with_api(),
+        LinkKind::Terminal => SweepFixture::new(ProgramFixture::new()),
     };
-    talk::answers(&life.bench, form, text(link, form));
-    life
+    conversation::set_answer(&fixture.program, form, text(link, form));
+    fixture
 }
 
-/// A message of Slack's takes ten times as much as one of Telegram's.
-fn text(link: Link, form: Form) -> String {
-    let more = if (link, form) == (Link::Slack, Form::Split) {
+/// A Slack message is ten times as long as one on Telegram.
+fn text(link: LinkKind, form: AnswerForm) -> String {
+    let more = if (link, form) == (LinkKind::Slack, AnswerForm::Split) {
         "words and words ".repeat(2_400)
     } else {
         String::new()
@@ -149,42 +155,42 @@ fn text(link: Link, form: Form) -> String {
     answer(form) + &more
 }
 
-fn on_slack(form: Form) -> Life {
-    let bench = Bench::setup().slack().with(talk::streaming(form)).build();
-    // The fake's clock stands in another year.
-    let file = bench.home.path().join("config.yaml");
+fn on_slack(form: AnswerForm) -> SweepFixture {
+    let program = ProgramFixture::builder().slack().with(conversation::streaming_config(form)).build();
+    // The clock of the fake shows another year.
+    let file = program.home.path().join("config.yaml");
     let config = std::fs::read_to_string(&file).expect("a configuration");
     let window = "missed_message_backfill: {window_seconds: 1000000000}\n      api_base: ";
     std::fs::write(&file, config.replace("api_base: ", window)).expect("written");
-    Life::new(bench)
+    SweepFixture::new(program)
 }
 
-fn called_by_telegram(form: Form) -> Life {
+fn called_by_telegram(form: AnswerForm) -> SweepFixture {
     let port = petasos_fakes::port::free();
-    Life::new(Bench::with(talk::streaming(form)))
+    SweepFixture::new(ProgramFixture::with_config(conversation::streaming_config(form)))
         .env("TELEGRAM_WEBHOOK_URL", format!("http://127.0.0.1:{port}/tg"))
         .env("TELEGRAM_WEBHOOK_PORT", port.to_string())
         .env("TELEGRAM_WEBHOOK_SECRET", "s3cret")
 }
 
-fn behind_connector(form: Form) -> Life {
+fn behind_connector(form: AnswerForm) -> SweepFixture {
     let connector = Connector::start().expect("a fake");
     let config = format!(
         "{}gateway:\n  relay_url: {}\n  relay_reconnect_base: 0.05\n  relay_platforms: [discord]\n  \
          relay_bot_ids: '{{\"discord\": {{\"botId\": \"app\"}}}}'\n",
-        talk::streaming(form),
+        conversation::streaming_config(form),
         connector.url()
     );
-    let mut life = Life::new(Bench::setup().with(&config).build());
-    life.connector = Some(connector);
-    life
+    let mut fixture = SweepFixture::new(ProgramFixture::builder().with(&config).build());
+    fixture.connector = Some(connector);
+    fixture
 }
 
-pub fn with_webhook() -> Life {
+pub fn with_webhook() -> SweepFixture {
     with_webhook_and("")
 }
 
-fn with_webhook_and(more: &str) -> Life {
+fn with_webhook_and(more: &str) -> SweepFixture {
     let port = petasos_fakes::port::free();
     let to = "deliver: telegram, deliver_extra: {chat_id: '101'}";
     let config = format!(
@@ -192,164 +198,170 @@ fn with_webhook_and(more: &str) -> Life {
          ask: {{secret: s, prompt: '{{text}}', {to}}}\n      \
          say: {{secret: s, prompt: '{{text}}', {to}, deliver_only: true}}\n"
     );
-    let mut life = Life::new(Bench::with(&config));
-    (life.port, life.provider) = (port, Some(Sender::start(port)));
-    life
+    let mut fixture = SweepFixture::new(ProgramFixture::with_config(&config));
+    fixture.port = port;
+    fixture.provider = Some(Sender::start(port));
+    fixture
 }
 
-fn deliver(life: &Life, route: &str) {
-    let delivery = Delivery::json(format!("/webhooks/{route}"), &json!({ "text": QUESTION }));
+fn deliver(fixture: &SweepFixture, route: &str) {
+    let delivery = WebhookDelivery::json(format!("/webhooks/{route}"), &json!({ "text": QUESTION }));
     let delivery = delivery.header("X-Gitlab-Token", "s").header("X-Request-ID", "d1");
-    life.provider.as_ref().expect("a provider").send(delivery);
+    fixture.provider.as_ref().expect("a provider").send(delivery);
 }
 
-pub fn pass_on(life: &mut Life) -> Outcome {
-    life.launch();
-    deliver(life, "say");
+pub fn forward(fixture: &mut SweepFixture) -> SweepResult {
+    fixture.launch();
+    deliver(fixture, "say");
     Ok(())
 }
 
-pub fn check_passed_on(life: &mut Life) -> Outcome {
-    life.launch();
-    life.sees(CHAT, QUESTION)?;
-    is_taken(life)?;
-    life.bench.settle();
-    life.at_most_one_unmarked(CHAT, QUESTION)
+pub fn check_forwarded(fixture: &mut SweepFixture) -> SweepResult {
+    fixture.launch();
+    fixture.wait_text(CHAT, QUESTION)?;
+    check_accepted(fixture)?;
+    fixture.program.wait_idle();
+    fixture.check_no_unmarked_copy(CHAT, QUESTION)
 }
 
-fn is_taken(life: &Life) -> Outcome {
-    let provider = life.provider.as_ref().ok_or("no provider")?;
-    if provider.wait_idle(SOON) { Ok(()) } else { Err(format!("{} were never taken", provider.pending())) }
+fn check_accepted(fixture: &SweepFixture) -> SweepResult {
+    let provider = fixture.provider.as_ref().ok_or("no provider")?;
+    if provider.wait_idle(SOON) { Ok(()) } else { Err(format!("{} were never accepted", provider.pending())) }
 }
 
-pub fn with_api() -> Life {
+pub fn with_api() -> SweepFixture {
     let port = petasos_fakes::port::free();
-    let mut life = Life::new(Bench::setup().build()).env("API_SERVER_KEY", KEY);
-    life.port = port;
-    life.env("API_SERVER_PORT", port.to_string())
+    let mut fixture = SweepFixture::new(ProgramFixture::builder().build()).env("API_SERVER_KEY", KEY);
+    fixture.port = port;
+    fixture.env("API_SERVER_PORT", port.to_string())
 }
 
-fn post_run(life: &Life) -> std::io::Result<Reply> {
-    let ask = Ask::new("POST", "/v1/runs").header("Authorization", format!("Bearer {KEY}"));
-    let ask = ask.header("Idempotency-Key", "once").json(&json!({ "input": QUESTION }));
-    ask.send(("127.0.0.1", life.port))
+fn post_run(fixture: &SweepFixture) -> std::io::Result<HttpResponse> {
+    let request = HttpRequest::new("POST", "/v1/runs").header("Authorization", format!("Bearer {KEY}"));
+    let request = request.header("Idempotency-Key", "once").json(&json!({ "input": QUESTION }));
+    request.send(("127.0.0.1", fixture.port))
 }
 
-fn listens(life: &Life) -> Outcome {
-    wait("it listens", || TcpStream::connect(("127.0.0.1", life.port)).is_ok())
+fn listens(fixture: &SweepFixture) -> SweepResult {
+    wait("the port is open", || TcpStream::connect(("127.0.0.1", fixture.port)).is_ok())
 }
 
-pub fn start_run(life: &mut Life) -> Outcome {
-    life.launch();
-    listens(life)?;
-    // It may die before it answers.
-    let _answer = post_run(life);
+pub fn start_run(fixture: &mut SweepFixture) -> SweepResult {
+    fixture.launch();
+    listens(fixture)?;
+    // The process may be killed before it responds.
+    let _answer = post_run(fixture);
     Ok(())
 }
 
-/// The same request under the same name is the same run, and it ends.
-pub fn check_run(life: &mut Life) -> Outcome {
-    life.launch();
-    listens(life)?;
-    let reply = post_run(life).map_err(|error| error.to_string())?;
+/// The same request with the same idempotency key is the same run, and it ends.
+pub fn check_run(fixture: &mut SweepFixture) -> SweepResult {
+    fixture.launch();
+    listens(fixture)?;
+    let reply = post_run(fixture).map_err(|error| error.to_string())?;
     if reply.status != 202 {
         return Err(format!("{}: {}", reply.status, reply.body));
     }
     let path = format!("/v1/runs/{}", reply.json()["run_id"].as_str().unwrap_or_default());
     let mut found = Value::Null;
     let ended = wait("completed", || {
-        let ask = Ask::new("GET", &path).header("Authorization", format!("Bearer {KEY}"));
-        found = ask.send(("127.0.0.1", life.port)).map(|reply| reply.json()).unwrap_or_default();
+        let request = HttpRequest::new("GET", &path).header("Authorization", format!("Bearer {KEY}"));
+        found = request.send(("127.0.0.1", fixture.port)).map(|reply| reply.json()).unwrap_or_default();
         found["status"] == "completed"
     });
     ended.map_err(|error| format!("{error}: {found}"))?;
-    if !found.to_string().contains(&answer(Form::Plain)) {
+    if !found.to_string().contains(&answer(AnswerForm::Plain)) {
         return Err(format!("another answer: {found}"));
     }
-    life.asked_at_most(2)
+    fixture.check_model_calls(2)
 }
 
-pub fn provoke(life: &mut Life, link: Link, _form: Form) -> Outcome {
+pub fn provoke(fixture: &mut SweepFixture, link: LinkKind, _form: AnswerForm) -> SweepResult {
     match link {
-        Link::Discord | Link::Slack => {
-            // What was written before a first start is not ours: the one that dies is the second.
-            life.bench.start();
-            push(life, link, WARM);
-            wait("answered", || texts(life, link).iter().any(|text| text.contains(WARM)))?;
-            life.bench.settle();
-            life.bench.kill();
-            push(life, link, QUESTION);
-            life.launch();
+        LinkKind::Discord | LinkKind::Slack => {
+            // Messages before the first start are ignored, so the second process is killed.
+            fixture.program.start();
+            push(fixture, link, WARM);
+            wait("answered", || texts(fixture, link).iter().any(|text| text.contains(WARM)))?;
+            fixture.program.wait_idle();
+            fixture.program.kill();
+            push(fixture, link, QUESTION);
+            fixture.launch();
         }
-        Link::TelegramWebhook | Link::Relay | Link::Webhook => {
-            push(life, link, QUESTION);
-            life.launch();
+        LinkKind::TelegramWebhook | LinkKind::Relay | LinkKind::Webhook => {
+            push(fixture, link, QUESTION);
+            fixture.launch();
         }
-        Link::Api => start_run(life)?,
-        Link::Terminal => owner::chat(life)?,
+        LinkKind::Api => start_run(fixture)?,
+        LinkKind::Terminal => operator::chat(fixture)?,
     }
     Ok(())
 }
 
-fn push(life: &Life, link: Link, text: &str) {
+fn push(fixture: &SweepFixture, link: LinkKind, text: &str) {
     match link {
-        Link::Discord => drop(life.bench.discord().push_text(DIRECT, 5, text)),
-        Link::Slack => drop(life.bench.slack().push_text(SLACK_DIRECT, "U5", text)),
-        Link::TelegramWebhook => drop(life.bench.telegram.push_text(CHAT, CHAT, text)),
-        Link::Webhook => deliver(life, "ask"),
-        Link::Relay => {
-            let connector = life.connector.as_ref().expect("a connector");
+        LinkKind::Discord => drop(fixture.program.discord().push_text(DIRECT, 5, text)),
+        LinkKind::Slack => drop(fixture.program.slack().push_text(SLACK_DIRECT, "U5", text)),
+        LinkKind::TelegramWebhook => drop(fixture.program.telegram.push_text(CHAT, CHAT, text)),
+        LinkKind::Webhook => deliver(fixture, "ask"),
+        LinkKind::Relay => {
+            let connector = fixture.connector.as_ref().expect("a connector");
             drop(connector.push(event("discord", RELAYED, "dm", text, Some("m-1"))));
         }
-        Link::Api | Link::Terminal => {}
+        LinkKind::Api | LinkKind::Terminal => {}
     }
 }
 
-fn texts(life: &Life, link: Link) -> Vec<String> {
+fn texts(fixture: &SweepFixture, link: LinkKind) -> Vec<String> {
     match link {
-        Link::Discord => life.bench.discord().texts(DIRECT),
-        Link::Slack => life.bench.slack().texts(SLACK_DIRECT),
-        Link::TelegramWebhook | Link::Webhook => life.texts(CHAT),
-        Link::Relay => life.connector.as_ref().expect("a connector").read(|world| {
-            world.chats.get(RELAYED).into_iter().flatten().map(|message| message.text.clone()).collect()
+        LinkKind::Discord => fixture.program.discord().texts(DIRECT),
+        LinkKind::Slack => fixture.program.slack().texts(SLACK_DIRECT),
+        LinkKind::TelegramWebhook | LinkKind::Webhook => fixture.texts(CHAT),
+        LinkKind::Relay => fixture.connector.as_ref().expect("a connector").read(|state| {
+            state.chats.get(RELAYED).into_iter().flatten().map(|message| message.text.clone()).collect()
         }),
-        Link::Api | Link::Terminal => vec![],
+        LinkKind::Api | LinkKind::Terminal => vec![],
     }
 }
 
-/// Its words: what is sent in parts is cut between them.
-fn words<'a>(texts: impl Iterator<Item = &'a String>) -> usize {
+/// Counts a word of the answer: a split answer is cut between words.
+fn word_count<'a>(texts: impl Iterator<Item = &'a String>) -> usize {
     texts.map(|text| text.matches("words").count()).sum()
 }
 
-pub fn check(life: &mut Life, link: Link, form: Form) -> Outcome {
+pub fn check(fixture: &mut SweepFixture, link: LinkKind, form: AnswerForm) -> SweepResult {
     match link {
-        Link::Api => return check_run(life),
-        Link::Terminal => return owner::check_chat(life),
-        Link::Discord | Link::Slack | Link::TelegramWebhook | Link::Webhook | Link::Relay => {}
+        LinkKind::Api => return check_run(fixture),
+        LinkKind::Terminal => return operator::check_chat(fixture),
+        LinkKind::Discord
+        | LinkKind::Slack
+        | LinkKind::TelegramWebhook
+        | LinkKind::Webhook
+        | LinkKind::Relay => {}
     }
-    life.launch();
+    fixture.launch();
     let whole = text(link, form);
-    let (want, beginning) = (whole.matches("words").count(), whole.chars().take(40).collect::<String>());
+    let want = whole.matches("words").count();
+    let beginning: String = whole.chars().take(40).collect();
     let arrived = wait("answered", || {
-        let texts = texts(life, link);
+        let texts = texts(fixture, link);
         match form {
-            Form::Split => words(texts.iter()) >= want,
-            Form::Plain | Form::Streamed => {
+            AnswerForm::Split => word_count(texts.iter()) >= want,
+            AnswerForm::Plain | AnswerForm::Streamed => {
                 texts.iter().any(|text| text.contains(&beginning) && !text.contains('▉'))
             }
         }
     });
-    arrived.map_err(|error| format!("{error}: {:?}", short(&texts(life, link))))?;
-    if link == Link::Webhook {
-        is_taken(life)?;
+    arrived.map_err(|error| format!("{error}: {:?}", short(&texts(fixture, link))))?;
+    if link == LinkKind::Webhook {
+        check_accepted(fixture)?;
     }
-    life.bench.settle();
-    let texts: Vec<String> = texts(life, link).into_iter().filter(|text| !text.contains(WARM)).collect();
-    if form == Form::Split && words(texts.iter().filter(|text| !is_marked(text))) > want {
+    fixture.program.wait_idle();
+    let texts: Vec<String> = texts(fixture, link).into_iter().filter(|text| !text.contains(WARM)).collect();
+    if form == AnswerForm::Split && word_count(texts.iter().filter(|text| !is_marked(text))) > want {
         return Err(format!("an unmarked copy: {:?}", short(&texts)));
     }
-    talk::no_unmarked_copy(form, &texts)?;
-    let warm = u64::from(matches!(link, Link::Discord | Link::Slack));
-    life.asked_at_most(2 + warm)
+    conversation::no_unmarked_copy(form, &texts)?;
+    let warm = u64::from(matches!(link, LinkKind::Discord | LinkKind::Slack));
+    fixture.check_model_calls(2 + warm)
 }

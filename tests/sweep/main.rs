@@ -1,62 +1,58 @@
-//! The real program, killed at every one of its commits, before and after, on every kind of link, and what the next
-//! process makes of it. With the recorder preloaded the kill is a power cut: what was not synced is gone as well.
+//! Kills the program before and after every commit, on every link, and checks the next process. With the recorder preloaded
+//! the kill is a power cut that also loses unsynced data.
 //!
-//! [`visits`] is the table: a commit without a row does not build, and every row is run here. `PETASOS_SWEEP=full` adds the
-//! whole product of commits, sides, forms, links and power cuts (`scripts/full`).
+//! [`visits`] is the table: a commit without a row does not build, and every row runs here. `PETASOS_SWEEP=full` adds the
+//! product of commits, sides, forms, links and power cuts (`scripts/full`).
 
 #![allow(clippy::expect_used, reason = "a test that cannot go on stops")]
 
 mod archive;
-mod life;
+mod fixture;
 mod links;
-mod owner;
-#[path = "../power/mod.rs"]
-mod power;
+mod operator;
+
+mod agent_work;
+mod conversation;
+mod power_cut;
+mod rejected_message;
 #[path = "../support/mod.rs"]
 mod support;
-mod talk;
-mod unusable;
-mod work;
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Mutex;
 use std::time::Duration;
 
-use life::{Life, Outcome};
-use links::Link;
+use conversation::{AnswerForm, CHAT, FORMS, QUESTION, SendFailure};
+use fixture::{SweepFixture, SweepResult};
+use links::LinkKind;
 use petasos_gateway::{Commit, Side};
-use power::Left;
-use support::{Bench, SOON};
-use talk::{CHAT, FORMS, Form, Hindrance, QUESTION};
+use power_cut::UnsyncedData;
+use support::{ProgramFixture, SOON};
 
 const SIDES: [Side; 2] = [Side::Before, Side::After];
-/// Deaths at the same time: most of the time each waits for a process to start.
+/// Concurrent cases; each mostly waits for a process to start.
 const WORKERS: usize = 6;
 
-/// What leads to a commit.
+/// The events that lead to a commit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Scenario {
-    /// A question and its answer.
-    Ask(Form),
-    /// The same, and the platform does this to the first message it gets.
-    Hindered(Hindrance),
+    /// A message and its answer.
+    Exchange(AnswerForm),
+    /// An exchange whose first outgoing message fails.
+    SendFails(SendFailure),
     Command,
-    /// A message with a file.
     Photo,
     Retry,
-    /// An interrupted turn is resumed.
     Resume,
     /// An interrupted turn is held, resumed alone, and runs for the stable interval.
     Suspect,
-    /// The gateway is stopped with a turn under way.
+    /// The gateway is stopped during a turn.
     Stop,
-    /// The gateway is stopped while a platform has not answered a send yet.
+    /// The gateway is stopped before the result of a send arrives.
     LateSend,
-    /// The store refuses the turn.
-    Unusable,
-    /// The store refuses the turn and the notice about it.
-    Untellable,
-    /// A background process ends.
+    RejectedTurn,
+    /// The store rejects the turn and the notice about it.
+    RejectedNotice,
     Background,
     Approval,
     Todo,
@@ -67,284 +63,286 @@ pub enum Scenario {
     Terminal,
     Send,
     Topic,
-    /// A message for a chat that had refused us.
-    Probe,
-    PassOn,
+    DeadChat,
+    Forward,
     Outage,
     OutboxRetry,
     ApiRun,
     Watchdog,
     Housekeeping,
-    /// An old conversation is archived.
     Archive,
-    /// A question and its answer on another link.
-    On(Link, Form),
+    /// A message and its answer on another link.
+    OtherLink(LinkKind, AnswerForm),
 }
 
-/// Where a commit is killed.
-enum Covered {
-    /// Here: on the way of each scenario, at the n-th commit of this name.
-    Here(Vec<(Scenario, u32)>),
-    /// In another test program; [`named_tests_exist`] checks that the test is there.
+/// How the kills at a commit are tested.
+enum Coverage {
+    /// By the sweep: in each scenario, at the n-th commit of this name.
+    Sweep(Vec<(Scenario, u32)>),
+    /// By a test elsewhere; [`named_tests_exist`] checks that it exists.
     ByTest { source: &'static str, test: &'static str },
 }
 
-fn once(scenario: Scenario) -> Covered {
-    Covered::Here(vec![(scenario, 1)])
+fn once(scenario: Scenario) -> Coverage {
+    Coverage::Sweep(vec![(scenario, 1)])
 }
 
-fn asked(forms: &[Form]) -> Covered {
-    Covered::Here(forms.iter().map(|form| (Scenario::Ask(*form), 1)).collect())
+fn in_exchange(forms: &[AnswerForm]) -> Coverage {
+    Coverage::Sweep(forms.iter().map(|form| (Scenario::Exchange(*form), 1)).collect())
 }
 
-/// A new commit needs a row here, or this does not build.
-fn visits(commit: Commit) -> Covered {
+/// No `_` arm: a new commit needs a row here.
+fn visits(commit: Commit) -> Coverage {
     match commit {
         Commit::TakeOver
-        | Commit::Take
+        | Commit::AcceptBatch
         | Commit::WakeLanes
         | Commit::Begin
         | Commit::Step
-        | Commit::Claim => asked(&FORMS),
-        Commit::StagePreview | Commit::PreviewShown => asked(&[Form::Streamed]),
-        Commit::Sending | Commit::PartSent => asked(&[Form::Split]),
-        Commit::Postpone | Commit::RateLimit => once(Scenario::Hindered(Hindrance::TooMany)),
-        Commit::Bury => once(Scenario::Hindered(Hindrance::Refused)),
-        Commit::DropPreview => once(Scenario::Hindered(Hindrance::Uneditable)),
-        Commit::Say => once(Scenario::Command),
-        Commit::TakenUp => once(Scenario::Resume),
-        Commit::MarkAtWork | Commit::Announce | Commit::CloseBooks | Commit::DropBanners => {
-            once(Scenario::Stop)
-        }
+        | Commit::Claim => in_exchange(&FORMS),
+        Commit::StagePreview | Commit::PreviewShown => in_exchange(&[AnswerForm::Streamed]),
+        Commit::Sending | Commit::PartSent => in_exchange(&[AnswerForm::Split]),
+        Commit::Postpone | Commit::RateLimit => once(Scenario::SendFails(SendFailure::TooMany)),
+        Commit::DeadLetter => once(Scenario::SendFails(SendFailure::Refused)),
+        Commit::DropPreview => once(Scenario::SendFails(SendFailure::Uneditable)),
+        Commit::Reply => once(Scenario::Command),
+        Commit::ResumeTurn => once(Scenario::Resume),
+        Commit::MarkInterrupted
+        | Commit::AnnounceShutdown
+        | Commit::ConfirmInterrupted
+        | Commit::DropBanners => once(Scenario::Stop),
         Commit::Outcome => once(Scenario::LateSend),
         Commit::Submit => once(Scenario::Terminal),
         Commit::Completions => once(Scenario::Background),
-        // It begins, it has started, it has ended.
-        Commit::Process => Covered::Here((1..=3).map(|nth| (Scenario::Background, nth)).collect()),
-        Commit::Rewrite => Covered::Here(vec![(Scenario::Photo, 1), (Scenario::Retry, 1)]),
-        Commit::GiveUp => Covered::Here(vec![(Scenario::Unusable, 1), (Scenario::Untellable, 2)]),
-        Commit::ChatAlive => once(Scenario::Probe),
-        Commit::Post => once(Scenario::Send),
-        Commit::PassOn => once(Scenario::PassOn),
+        // Accepted, started, ended.
+        Commit::Process => Coverage::Sweep((1..=3).map(|nth| (Scenario::Background, nth)).collect()),
+        Commit::Rewrite => Coverage::Sweep(vec![(Scenario::Photo, 1), (Scenario::Retry, 1)]),
+        Commit::GiveUp => Coverage::Sweep(vec![(Scenario::RejectedTurn, 1), (Scenario::RejectedNotice, 2)]),
+        Commit::ChatAlive => once(Scenario::DeadChat),
+        Commit::Notification => once(Scenario::Send),
+        Commit::Forward => once(Scenario::Forward),
         Commit::Outage => once(Scenario::Outage),
-        Commit::CronBegin => Covered::Here(vec![(Scenario::DueJob, 1), (Scenario::RunJob, 1)]),
-        Commit::CronTell => once(Scenario::DueJob),
+        Commit::CronBegin => Coverage::Sweep(vec![(Scenario::DueJob, 1), (Scenario::RunJob, 1)]),
+        Commit::CronReport => once(Scenario::DueJob),
         Commit::CronJob => once(Scenario::AddJob),
-        // It is asked, it is answered.
-        Commit::Question => Covered::Here(vec![(Scenario::Approval, 1), (Scenario::Approval, 2)]),
+        // Requested, answered.
+        Commit::Question => Coverage::Sweep(vec![(Scenario::Approval, 1), (Scenario::Approval, 2)]),
         Commit::Run => once(Scenario::ApiRun),
-        // It begins, it has ended.
-        Commit::Delegation => Covered::Here(vec![(Scenario::Delegate, 1), (Scenario::Delegate, 2)]),
+        // Started, ended.
+        Commit::Delegation => Coverage::Sweep(vec![(Scenario::Delegate, 1), (Scenario::Delegate, 2)]),
         Commit::Topic => once(Scenario::Topic),
         Commit::Operator => once(Scenario::OutboxRetry),
         Commit::Todo => once(Scenario::Todo),
         Commit::Sweep => once(Scenario::Housekeeping),
         Commit::Archive => once(Scenario::Archive),
-        Commit::Pulse => once(Scenario::Watchdog),
+        Commit::HealthCheck => once(Scenario::Watchdog),
         Commit::ClearSuspect => once(Scenario::Suspect),
-        // All of them, one after the other, until a life without a death.
-        Commit::Connector => Covered::ByTest {
+        // Every commit in turn, until an exchange ends without a kill.
+        Commit::Connector => Coverage::ByTest {
             source: include_str!("../relay/connector.rs"),
-            test: "killed_at_every_commit_a_connector_loses_nothing_and_does_nothing_twice",
+            test: "connector_killed_at_every_commit_keeps_exactly_once",
         },
     }
 }
 
-/// One death.
 #[derive(Clone, Copy, Debug)]
-struct Death {
+struct KillCase {
     commit: Commit,
     side: Side,
     /// At the n-th commit of that name.
     nth: u32,
     scenario: Scenario,
-    /// The power goes with it.
-    cut: Option<Left>,
+    /// A power cut instead of a kill.
+    cut: Option<UnsyncedData>,
 }
 
-/// Lives through one death and says what went wrong.
-fn survive(death: Death) -> Outcome {
-    let Death { commit, side, nth, scenario, cut } = death;
-    let mut life = set_up(scenario);
-    let place = format!("{commit:?}:{side:?}:{nth}");
-    let log = life.bench.home.path().join("power.log");
-    life.dying.push(("PETASOS_DIE_AT", place.clone()));
+/// Runs one case. The error says what went wrong.
+fn run_case(case: KillCase) -> SweepResult {
+    let KillCase { commit, side, nth, scenario, cut } = case;
+    let mut fixture = set_up(scenario);
+    let point = format!("{commit:?}:{side:?}:{nth}");
+    let log = fixture.program.home.path().join("power.log");
+    fixture.kill_env.push(("PETASOS_DIE_AT", point.clone()));
     if cut.is_some() {
-        life.dying.push(("LD_PRELOAD", power::shim().display().to_string()));
-        life.dying.push(("PETASOS_POWER_LOG", log.display().to_string()));
+        fixture.kill_env.push(("LD_PRELOAD", power_cut::recorder().display().to_string()));
+        fixture.kill_env.push(("PETASOS_POWER_LOG", log.display().to_string()));
     }
-    provoke(&mut life, scenario, nth)?;
-    if !life.bench.dies(patience(scenario)) {
-        return Err(format!("{place} was never reached"));
+    provoke(&mut fixture, scenario, nth)?;
+    if !fixture.program.wait_killed(kill_timeout(scenario)) {
+        return Err(format!("{point} was never reached"));
     }
-    let mut lost = power::Lost::default();
+    let mut lost = power_cut::LossCounts::default();
     if let Some(left) = cut {
-        lost = power::cut(&log, left);
+        lost = power_cut::apply(&log, left);
         if lost.syncs == 0 {
-            return Err("nothing was ever synced".into());
+            return Err("nothing was synced".into());
         }
     }
-    life.bench.telegram.clear_faults();
-    life.dying.clear();
-    check(&mut life, death).map_err(|error| format!("{error} ({lost:?})"))
+    fixture.program.telegram.clear_faults();
+    fixture.kill_env.clear();
+    check(&mut fixture, case).map_err(|error| format!("{error} ({lost:?})"))
 }
 
-fn patience(scenario: Scenario) -> Duration {
-    // Its first look at old rows is a minute after the start.
+fn kill_timeout(scenario: Scenario) -> Duration {
+    // Housekeeping starts a minute after the process.
     if scenario == Scenario::Housekeeping { SOON + Duration::from_secs(60) } else { SOON }
 }
 
-fn set_up(scenario: Scenario) -> Life {
+fn set_up(scenario: Scenario) -> SweepFixture {
     match scenario {
-        Scenario::Ask(form) => Life::new(talk::bench(form)),
-        Scenario::Hindered(hindrance) => Life::new(talk::bench(hindrance.form())),
+        Scenario::Exchange(form) => SweepFixture::new(conversation::program(form)),
+        Scenario::SendFails(failure) => SweepFixture::new(conversation::program(failure.form())),
         Scenario::Command
         | Scenario::Photo
         | Scenario::Retry
         | Scenario::Resume
         | Scenario::Stop
-        | Scenario::LateSend => Life::new(talk::bench(Form::Plain)),
-        Scenario::Suspect => Life::new(talk::holding_suspects()),
-        Scenario::Unusable => unusable::set_up(&[unusable::TURN]),
-        Scenario::Untellable => unusable::set_up(&[unusable::TURN, unusable::NOTICE]),
+        | Scenario::LateSend => SweepFixture::new(conversation::program(AnswerForm::Plain)),
+        Scenario::Suspect => SweepFixture::new(conversation::holding_suspects()),
+        Scenario::RejectedTurn => rejected_message::set_up(&[rejected_message::TURN]),
+        Scenario::RejectedNotice => {
+            rejected_message::set_up(&[rejected_message::TURN, rejected_message::NOTICE])
+        }
         Scenario::Background
         | Scenario::Approval
         | Scenario::Todo
         | Scenario::Delegate
         | Scenario::DueJob
         | Scenario::RunJob
-        | Scenario::AddJob => work::set_up(),
+        | Scenario::AddJob => agent_work::set_up(),
         Scenario::Terminal
         | Scenario::Send
         | Scenario::Topic
         | Scenario::OutboxRetry
-        | Scenario::Housekeeping => Life::new(Bench::new()),
-        Scenario::Probe => owner::with_dead_chat(),
-        Scenario::PassOn => links::with_webhook(),
-        Scenario::Outage => owner::with_two_platforms(),
+        | Scenario::Housekeeping => SweepFixture::new(ProgramFixture::new()),
+        Scenario::DeadChat => operator::with_dead_chat(),
+        Scenario::Forward => links::with_webhook(),
+        Scenario::Outage => operator::with_two_platforms(),
         Scenario::ApiRun => links::with_api(),
-        Scenario::Watchdog => owner::with_watchdog(),
+        Scenario::Watchdog => operator::with_watchdog(),
         Scenario::Archive => archive::with_old_conversation(),
-        Scenario::On(link, form) => links::set_up(link, form),
+        Scenario::OtherLink(link, form) => links::set_up(link, form),
     }
 }
 
-/// Starts the gateway that dies, and does what leads to the commit.
-fn provoke(life: &mut Life, scenario: Scenario, nth: u32) -> Outcome {
+/// Starts the gateway that is killed, and runs the scenario.
+fn provoke(fixture: &mut SweepFixture, scenario: Scenario, nth: u32) -> SweepResult {
     match scenario {
-        Scenario::Ask(_) | Scenario::Hindered(_) => talk::ask(life, scenario),
-        Scenario::Command => talk::command(life),
-        Scenario::Photo => talk::photo(life),
-        Scenario::Retry => talk::retry(life),
-        Scenario::Resume => talk::resume(life),
-        Scenario::Suspect => talk::suspect(life),
-        Scenario::Stop => talk::stop(life),
-        Scenario::LateSend => talk::late_send(life),
-        Scenario::Unusable | Scenario::Untellable | Scenario::Watchdog => {
-            talk::ask(life, Scenario::Ask(Form::Plain))
+        Scenario::Exchange(_) | Scenario::SendFails(_) => conversation::exchange(fixture, scenario),
+        Scenario::Command => conversation::command(fixture),
+        Scenario::Photo => conversation::photo(fixture),
+        Scenario::Retry => conversation::retry(fixture),
+        Scenario::Resume => conversation::resume(fixture),
+        Scenario::Suspect => conversation::suspect(fixture),
+        Scenario::Stop => conversation::stop(fixture),
+        Scenario::LateSend => conversation::late_send(fixture),
+        Scenario::RejectedTurn | Scenario::RejectedNotice | Scenario::Watchdog => {
+            conversation::exchange(fixture, Scenario::Exchange(AnswerForm::Plain))
         }
-        Scenario::Background => work::say(life, "run echo finished"),
-        Scenario::Approval => work::ask_for_approval(life, nth),
-        Scenario::Todo => work::say(life, "todo"),
-        Scenario::Delegate => work::say(life, "delegate: dig"),
-        Scenario::DueJob => work::due_job(life),
-        Scenario::RunJob => work::run_job(life),
-        Scenario::AddJob => work::add_job(life),
-        Scenario::Terminal => owner::chat(life),
-        Scenario::Send => owner::send(life, "telegram:101"),
-        Scenario::Probe => owner::send(life, "telegram:101"),
-        Scenario::Topic => owner::send_to_topic(life),
-        Scenario::PassOn => links::pass_on(life),
-        Scenario::Outage => owner::lose_platform(life),
-        Scenario::OutboxRetry => owner::retry_dead(life),
-        Scenario::ApiRun => links::start_run(life),
-        Scenario::Housekeeping => owner::wait_for_housekeeping(life),
-        Scenario::Archive => archive::wait_for_retention(life),
-        Scenario::On(link, form) => links::provoke(life, link, form),
+        Scenario::Background => agent_work::send_text(fixture, "run echo finished"),
+        Scenario::Approval => agent_work::ask_for_approval(fixture, nth),
+        Scenario::Todo => agent_work::send_text(fixture, "todo"),
+        Scenario::Delegate => agent_work::send_text(fixture, "delegate: dig"),
+        Scenario::DueJob => agent_work::due_job(fixture),
+        Scenario::RunJob => agent_work::run_job(fixture),
+        Scenario::AddJob => agent_work::add_job(fixture),
+        Scenario::Terminal => operator::chat(fixture),
+        Scenario::Send => operator::send(fixture, "telegram:101"),
+        Scenario::DeadChat => operator::send(fixture, "telegram:101"),
+        Scenario::Topic => operator::send_to_topic(fixture),
+        Scenario::Forward => links::forward(fixture),
+        Scenario::Outage => operator::lose_platform(fixture),
+        Scenario::OutboxRetry => operator::retry_dead(fixture),
+        Scenario::ApiRun => links::start_run(fixture),
+        Scenario::Housekeeping => operator::wait_for_housekeeping(fixture),
+        Scenario::Archive => archive::wait_for_retention(fixture),
+        Scenario::OtherLink(link, form) => links::provoke(fixture, link, form),
     }
 }
 
-/// Starts the next process: everything that was accepted is answered or reported, and nothing twice without a mark.
-fn check(life: &mut Life, death: Death) -> Outcome {
-    let (side, nth) = (death.side, death.nth);
-    match death.scenario {
-        Scenario::Ask(_)
-        | Scenario::Hindered(_)
+/// Starts the next process: every accepted message is answered or reported, and a repetition is marked.
+fn check(fixture: &mut SweepFixture, case: KillCase) -> SweepResult {
+    let KillCase { side, nth, .. } = case;
+    match case.scenario {
+        Scenario::Exchange(_)
+        | Scenario::SendFails(_)
         | Scenario::Command
         | Scenario::Resume
         | Scenario::Suspect
         | Scenario::Stop
         | Scenario::LateSend
-        | Scenario::Photo => talk::check(life, death.scenario),
-        Scenario::Retry => talk::check_retry(life),
-        Scenario::Unusable | Scenario::Untellable => unusable::check(life, death.scenario, side),
-        Scenario::Background => work::check_background(life, death.commit, side, nth),
-        Scenario::Approval => work::check_approval(life, side, nth),
-        Scenario::Todo => work::check_todo(life),
-        Scenario::Delegate => work::check_delegation(life, side, nth),
-        Scenario::DueJob => work::check_job(life),
-        Scenario::RunJob | Scenario::AddJob => work::check_asked_job(life, death.scenario, side),
-        Scenario::Terminal => owner::check_chat(life),
-        Scenario::Send | Scenario::Probe => owner::check_sent(life, side),
-        Scenario::Topic => owner::check_topic(life, side),
-        Scenario::PassOn => links::check_passed_on(life),
-        Scenario::Outage => owner::check_outage(life),
-        Scenario::OutboxRetry => owner::check_retried(life, side),
-        Scenario::ApiRun => links::check_run(life),
-        Scenario::Watchdog => talk::check(life, Scenario::Ask(Form::Plain)),
-        Scenario::Housekeeping => owner::check_housekeeping(life),
-        Scenario::Archive => archive::check(life, side),
-        Scenario::On(link, form) => links::check(life, link, form),
+        | Scenario::Photo => conversation::check(fixture, case.scenario),
+        Scenario::Retry => conversation::check_retry(fixture),
+        Scenario::RejectedTurn | Scenario::RejectedNotice => {
+            rejected_message::check(fixture, case.scenario, side)
+        }
+        Scenario::Background => agent_work::check_background(fixture, case.commit, side, nth),
+        Scenario::Approval => agent_work::check_approval(fixture, side, nth),
+        Scenario::Todo => agent_work::check_todo(fixture),
+        Scenario::Delegate => agent_work::check_delegation(fixture, side, nth),
+        Scenario::DueJob => agent_work::check_job(fixture),
+        Scenario::RunJob | Scenario::AddJob => agent_work::check_asked_job(fixture, case.scenario, side),
+        Scenario::Terminal => operator::check_chat(fixture),
+        Scenario::Send | Scenario::DeadChat => operator::check_sent(fixture, side),
+        Scenario::Topic => operator::check_topic(fixture, side),
+        Scenario::Forward => links::check_forwarded(fixture),
+        Scenario::Outage => operator::check_outage(fixture),
+        Scenario::OutboxRetry => operator::check_retried(fixture, side),
+        Scenario::ApiRun => links::check_run(fixture),
+        Scenario::Watchdog => conversation::check(fixture, Scenario::Exchange(AnswerForm::Plain)),
+        Scenario::Housekeeping => operator::check_housekeeping(fixture),
+        Scenario::Archive => archive::check(fixture, side),
+        Scenario::OtherLink(link, form) => links::check(fixture, link, form),
     }
 }
 
-/// Lives through all of them, a few at the same time.
 #[track_caller]
-fn survive_all(mut deaths: Vec<Death>) {
-    assert!(!deaths.is_empty());
-    // Those that wait for a minute begin first.
-    deaths.sort_by_key(|death| patience(death.scenario));
-    let (left, failed) = (Mutex::new(deaths), Mutex::new(Vec::new()));
+fn run_all(mut cases: Vec<KillCase>) {
+    assert!(!cases.is_empty());
+    // The slowest cases start first.
+    cases.sort_by_key(|case| kill_timeout(case.scenario));
+    let remaining = Mutex::new(cases);
+    let failed = Mutex::new(Vec::new());
     std::thread::scope(|scope| {
         for _ in 0..WORKERS {
             scope.spawn(|| {
                 loop {
-                    let Some(death) = left.lock().expect("no panic").pop() else { return };
-                    let survived = catch_unwind(AssertUnwindSafe(|| survive(death)));
-                    let survived = survived.unwrap_or_else(|_| Err("it panicked, see above".into()));
-                    if let Err(error) = survived {
-                        failed.lock().expect("no panic").push(format!("{death:?}: {error}"));
+                    let Some(case) = remaining.lock().expect("no panic").pop() else { return };
+                    let result = catch_unwind(AssertUnwindSafe(|| run_case(case)));
+                    let result = result.unwrap_or_else(|_| Err("the case panicked, see above".into()));
+                    if let Err(error) = result {
+                        failed.lock().expect("no panic").push(format!("{case:?}: {error}"));
                     }
                 }
             });
         }
     });
     let failed = failed.into_inner().expect("no panic");
-    assert!(failed.is_empty(), "{} deaths:\n{}", failed.len(), failed.join("\n"));
+    assert!(failed.is_empty(), "{} cases:\n{}", failed.len(), failed.join("\n"));
 }
 
-/// Every row of the table; `PETASOS_SWEEP_ONLY` runs those whose description contains it.
-fn deaths(visits: impl Fn(Commit) -> Vec<(Scenario, u32)>) -> Vec<Death> {
+/// Every row of the table, or those whose debug output contains `PETASOS_SWEEP_ONLY`.
+fn kill_cases(visits: impl Fn(Commit) -> Vec<(Scenario, u32)>) -> Vec<KillCase> {
     let mut all = Vec::new();
     for commit in Commit::ALL {
         for (scenario, nth) in visits(commit) {
-            all.extend(SIDES.map(|side| Death { commit, side, nth, scenario, cut: None }));
+            all.extend(SIDES.map(|side| KillCase { commit, side, nth, scenario, cut: None }));
         }
     }
     if let Ok(only) = std::env::var("PETASOS_SWEEP_ONLY") {
-        all.retain(|death| format!("{death:?}").contains(&only));
+        all.retain(|case| format!("{case:?}").contains(&only));
     }
     all
 }
 
-fn here(commit: Commit) -> Vec<(Scenario, u32)> {
+fn swept_scenarios(commit: Commit) -> Vec<(Scenario, u32)> {
     match visits(commit) {
-        Covered::Here(visits) => visits,
-        Covered::ByTest { .. } => vec![],
+        Coverage::Sweep(visits) => visits,
+        Coverage::ByTest { .. } => vec![],
     }
 }
 
-fn everything() -> bool {
+fn is_full_sweep() -> bool {
     std::env::var_os("PETASOS_SWEEP").is_some_and(|it| it == "full")
 }
 
@@ -352,8 +350,8 @@ fn everything() -> bool {
 fn named_tests_exist() {
     for commit in Commit::ALL {
         match visits(commit) {
-            Covered::Here(visits) => assert!(!visits.is_empty(), "{commit:?} is killed nowhere"),
-            Covered::ByTest { source, test } => {
+            Coverage::Sweep(visits) => assert!(!visits.is_empty(), "{commit:?} has no case"),
+            Coverage::ByTest { source, test } => {
                 assert!(source.contains(&format!("#[test]\nfn {test}()")), "{commit:?}: there is no {test}");
             }
         }
@@ -361,45 +359,46 @@ fn named_tests_exist() {
 }
 
 #[test]
-fn killed_at_every_commit_nothing_is_lost_and_nothing_is_doubled() {
-    survive_all(deaths(here));
+fn kill_at_every_commit_loses_and_repeats_nothing() {
+    run_all(kill_cases(swept_scenarios));
 }
 
 #[test]
-fn killed_at_every_commit_of_another_link_nothing_is_lost_and_nothing_is_doubled() {
-    survive_all(deaths(|commit| links::visits(commit, everything())));
+fn kill_at_every_commit_of_other_links_loses_nothing() {
+    run_all(kill_cases(|commit| links::visits(commit, is_full_sweep())));
 }
 
 #[test]
-fn a_power_cut_at_every_commit_leaves_everything_that_was_acknowledged() {
-    let cuts = [Left::Nothing, Left::Some(1), Left::Some(2)];
-    if everything() {
-        let all = deaths(|commit| [here(commit), links::visits(commit, true)].concat());
-        let each = |death: Death| cuts.map(|cut| Death { cut: Some(cut), ..death });
-        return survive_all(all.into_iter().flat_map(each).collect());
+fn power_cut_at_every_commit_keeps_acknowledged_messages() {
+    let cuts = [UnsyncedData::Dropped, UnsyncedData::Partial(1), UnsyncedData::Partial(2)];
+    if is_full_sweep() {
+        let all = kill_cases(|commit| [swept_scenarios(commit), links::visits(commit, true)].concat());
+        let each = |case: KillCase| cuts.map(|cut| KillCase { cut: Some(cut), ..case });
+        return run_all(all.into_iter().flat_map(each).collect());
     }
-    let answered = |death: &Death| matches!(death.scenario, Scenario::Ask(_));
-    let all = deaths(here).into_iter().filter(answered);
-    // Each commit with another remainder, all of them with every form.
-    survive_all(all.enumerate().map(|(at, death)| Death { cut: Some(cuts[at % 3]), ..death }).collect());
+    let answered = |case: &KillCase| matches!(case.scenario, Scenario::Exchange(_));
+    let all = kill_cases(swept_scenarios).into_iter().filter(answered);
+    // Each commit with another survival rule, all of them with every form.
+    run_all(all.enumerate().map(|(at, case)| KillCase { cut: Some(cuts[at % 3]), ..case }).collect());
 }
 
 #[test]
-fn unsynced_writes_may_be_missing_and_the_file_is_sound() {
-    let mut bench = talk::bench(Form::Plain);
-    let log = bench.home.path().join("power.log");
-    let (shim, log_name) = (power::shim().display().to_string(), log.display().to_string());
-    bench.launch_with(&[("LD_PRELOAD", &shim), ("PETASOS_POWER_LOG", &log_name)]);
-    bench.telegram.push_text(CHAT, CHAT, QUESTION);
-    bench.wait_messages(CHAT, 1);
-    bench.kill();
+fn database_is_sound_without_unsynced_writes() {
+    let mut program = conversation::program(AnswerForm::Plain);
+    let log = program.home.path().join("power.log");
+    let recorder = power_cut::recorder().display().to_string();
+    let log_name = log.display().to_string();
+    program.launch_with(&[("LD_PRELOAD", &recorder), ("PETASOS_POWER_LOG", &log_name)]);
+    program.telegram.push_text(CHAT, CHAT, QUESTION);
+    program.wait_messages(CHAT, 1);
+    program.kill();
     for seed in 0..8 {
-        let left = if seed == 0 { Left::Nothing } else { Left::Some(seed) };
-        let lost = power::cut(&log, left);
+        let left = if seed == 0 { UnsyncedData::Dropped } else { UnsyncedData::Partial(seed) };
+        let lost = power_cut::apply(&log, left);
         assert!(lost.syncs > 3, "{lost:?}");
-        let store = petasos_store::Store::open(bench.database()).expect("a sound database");
+        let store = petasos_store::Store::open(program.database()).expect("a sound database");
         let accepted = store.newest().expect("readable");
-        assert_eq!(accepted.0, 1, "the acknowledged message is gone with {left:?}, {lost:?}");
+        assert_eq!(accepted.0, 1, "the acknowledged message is lost with {left:?}, {lost:?}");
         drop(store);
     }
 }

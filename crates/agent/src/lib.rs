@@ -1,52 +1,40 @@
-//! The thinking half of Petasos: model providers, prompts and tools.
+//! The agent: model chain, conversation handling and tools.
 //!
-//! `Brain` asks a model (with retries and a fallback chain), `Tools` runs what the model asks for. Both
-//! are futures: dropping one ends it, and what it started. Nothing here remembers a conversation;
-//! the transcript comes in with every request and the answer goes out as a value.
+//! `ModelChain` sends requests to a model, with retries and fallbacks; `Tools` runs the calls of its responses. Both
+//! return futures: dropping one cancels its work. The crate stores no conversation: each request contains the
+//! transcript, and the response is returned as a value.
 //!
-//! What is absent: chat platforms, the store, secrets in any error, log line or `Debug` output, and the
-//! text of a conversation in the log.
+//! Chat platforms and the store are elsewhere. Errors, log lines and `Debug` output contain no secrets, and the log
+//! contains no text of conversations.
 
-mod brain;
-mod classify;
-pub mod compact;
-mod config;
-mod demo;
-mod failure;
-mod file_name;
-#[cfg(feature = "simulation")]
-pub mod given;
-mod history;
-mod http;
-mod hygiene;
+mod conversation;
+mod files;
 pub mod mcp;
 pub mod memory;
-pub mod outcome;
-pub mod own_files;
-mod pictures;
-mod prompt;
-mod provider;
-mod request;
-mod retry;
-mod sse;
+mod model;
 mod terminal;
-mod think;
 mod tools;
 
-pub use brain::{Brain, Description};
-pub use config::{ConfigError, ModelConfig, Prices};
-pub use failure::{Class, Failure};
-pub use file_name::file_name;
-pub use history::{estimate, fit};
+pub use conversation::compaction;
+pub use conversation::history::{estimate_tokens, fit_to_budget};
+pub use conversation::prompt::{NO_ASYNC_DELIVERY, Persona, system_prompt};
+pub use files::{file_name, protected as protected_files};
+pub use model::config::{ConfigError, ModelConfig, Prices};
+pub use model::failure::{ModelFailure, ModelFailureClass};
+pub use model::request::{Chunk, FinishReason, ModelRequest, ModelResponse, ToolSpec};
+pub use model::retry::{Attempts, RetryStep, next_step};
+#[cfg(feature = "simulation")]
+pub use model::simulated;
+pub use model::{ChainDescription, ModelChain};
 pub use petasos_core::{Provider, Secret};
-pub use prompt::{NOTHING_LATER, Persona, system_prompt};
-pub use request::{Answer, Chunk, Finish, Request, ToolSpec};
-pub use retry::{Attempts, Step, next_step};
 pub use terminal::{
-    End, Event, Identity, Judge, Kept, Known, Leader, Ledger, Pace, Promise, Reason, Record, Terminal,
-    TerminalConfig, Unjudged, Verdict, handed_on, has_private_key, redact, secret_words,
+    ApproveAll, BackgroundProcess, CommandApprover, CommandDecision, ExitReason, GroupLeader, Ledger,
+    LedgerWrite, NotifyMode, ProcessEvent, ProcessExit, ProcessIdentity, RecordedProcess, Terminal,
+    TerminalConfig, WatchLimits, contains_private_key, public_environment, redact, secret_ranges,
 };
+pub use tools::output as tool_output;
 pub use tools::{
-    Alive, Delegate, Doing, Ended, Errand, Errands, JobErrand, Later, People, Person, Plan, Question, Role,
-    SessionCtx, Status, Task, Todo, ToolLimits, ToolResult, Tools, Toolset, readable, repeated,
+    AsyncDelivery, DelegatedTask, GatewayCall, GatewayTools, JobCall, Question, QuestionChannel,
+    QuestionFuture, Respondent, SessionCtx, SubagentRole, SubagentRunner, TodoItem, TodoStatus, TodoUpdate,
+    ToolFuture, ToolLimits, ToolResult, Tools, Toolset, TurnHeartbeat, duplicate_result, html_to_text,
 };

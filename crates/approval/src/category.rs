@@ -1,4 +1,4 @@
-//! The kinds of danger: what never runs, and what runs when a person says so.
+//! Categories of dangerous commands: those that are forbidden and those that need approval.
 
 use serde::{Deserialize, Serialize};
 
@@ -13,7 +13,7 @@ macro_rules! catalogue {
         impl $name {
             pub const ALL: &[Self] = &[$(Self::$variant),+];
 
-            /// The name under which decisions are remembered. It does not change when the sentence does.
+            /// The stable name under which approvals are stored.
             #[must_use]
             pub fn key(self) -> &'static str {
                 match self { $(Self::$variant => $key,)+ }
@@ -34,7 +34,6 @@ macro_rules! catalogue {
 }
 
 catalogue! {
-    /// Never runs, whatever was approved.
     Hardline {
         WipesSystem = "wipes_system", "It would delete the whole system or one of its main folders.";
         WipesHome = "wipes_home", "It would delete a whole home folder.";
@@ -51,11 +50,10 @@ catalogue! {
 }
 
 catalogue! {
-    /// Runs when a person agrees.
     Category {
         RecursiveDelete = "recursive_delete", "Deletes folders with everything in them.";
-        MassDelete = "mass_delete", "Deletes whatever a search or a list names.";
-        WorldWritable = "world_writable", "Lets everybody on the machine write, or gives a program its owner's rights.";
+        MassDelete = "mass_delete", "Deletes every file that a search or a list names.";
+        WorldWritable = "world_writable", "Lets every user of the machine write, or gives a program its owner's rights.";
         RecursiveOwner = "recursive_owner", "Gives whole folders to the administrator.";
         Sql = "sql_destructive", "Drops or empties tables or databases.";
         SystemFiles = "system_files", "Changes files of the system.";
@@ -66,7 +64,7 @@ catalogue! {
         KillSweep = "kill_sweep", "Ends processes by name, or ones that are not known beforehand.";
         Containers = "containers", "Stops or removes containers, images, volumes or cluster resources.";
         RemoteCode = "remote_code", "Runs code that comes from another machine.";
-        DecodedCode = "decoded_code", "Runs code that was encoded, so nobody could read it.";
+        DecodedCode = "decoded_code", "Runs encoded code, which cannot be read.";
         InlineCode = "inline_code", "Runs a program given on the command line, which is not checked.";
         Git = "git_destructive", "Throws away work in Git, or rewrites what others have.";
         SudoFlags = "sudo_flags", "Asks for an administrator's shell or password.";
@@ -81,9 +79,9 @@ catalogue! {
 }
 
 impl Category {
-    /// May a decision be remembered? Not where anything at all could be behind the name.
+    /// Whether an approval can be stored. Not for categories that could hide any command.
     #[must_use]
-    pub fn is_memorable(self) -> bool {
+    pub fn can_be_remembered(self) -> bool {
         !matches!(self, Self::HiddenText | Self::Obscured | Self::Unreadable)
     }
 }

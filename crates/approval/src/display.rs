@@ -1,8 +1,7 @@
-//! A command in the form in which a person or a model judges it.
+//! The display form of a command for approvers and models.
 //!
-//! The form is whole and unambiguous: every character of the command is either shown as it is or spelled out between
-//! `⟨` and `⟩`, and a literal `⟨` or `⟩` is spelled out as well. Only bounded secret values are left out, with their length.
-//! The text cannot close the code fence around it.
+//! Complete and unambiguous: each character is shown as it is or as `⟨U+…⟩`, including literal `⟨` and `⟩`. Only secret
+//! values are redacted, with their length. The text cannot close the code fence around it.
 
 use alloc::format;
 use alloc::string::String;
@@ -10,12 +9,12 @@ use core::ops::Range;
 
 use crate::analysis::text::is_invisible;
 
-/// Longest form of a command that is shown; the caller refuses longer ones.
-pub const MOST_SHOWN: usize = 8_000;
-/// Longer runs of blanks could push the rest of a line out of view.
-const MOST_BLANKS: usize = 40;
-/// More line breaks in a row could push the rest of the command out of view.
-const MOST_BREAKS: usize = 8;
+/// Maximum length of a displayed command; longer ones are refused by the caller.
+pub const MAX_DISPLAY_CHARS: usize = 8_000;
+/// Longer runs of blanks are counted, since they could push the rest of a line out of view.
+const MAX_BLANKS: usize = 40;
+/// Longer runs of line breaks are counted, since they could push the rest of the command out of view.
+const MAX_BREAKS: usize = 8;
 
 /// `secrets`: byte ranges of secret values, in order and without overlap.
 #[must_use]
@@ -34,12 +33,12 @@ pub fn display(command: &str, secrets: &[Range<usize>]) -> String {
     shown
 }
 
-/// A path or another text of one line, safe between single backticks.
+/// A one-line text, such as a path, that is safe between single backticks.
 #[must_use]
 pub fn display_line(text: &str) -> String {
     let mut shown = String::with_capacity(text.len());
     for c in text.chars() {
-        if matches!(c, '\n' | '\t' | '`') { spell(&mut shown, c) } else { push_char(&mut shown, c) }
+        if matches!(c, '\n' | '\t' | '`') { push_code_point(&mut shown, c) } else { push_char(&mut shown, c) }
     }
     shown
 }
@@ -56,7 +55,7 @@ fn push(shown: &mut String, text: &str) {
         }
         backticks = if c == '`' { backticks + 1 } else { 0 };
         if backticks == 3 {
-            spell(shown, c);
+            push_code_point(shown, c);
             backticks = 0;
         } else {
             push_char(shown, c);
@@ -67,7 +66,7 @@ fn push(shown: &mut String, text: &str) {
 
 fn push_blank(shown: &mut String, blank: &str) {
     let breaks = blank.matches('\n').count();
-    if breaks > MOST_BREAKS {
+    if breaks > MAX_BREAKS {
         shown.push_str(&format!("⟨{breaks} line breaks⟩\n"));
         let (_, indent) = blank.rsplit_once('\n').unwrap_or_default();
         return push_blanks(shown, indent);
@@ -81,7 +80,7 @@ fn push_blank(shown: &mut String, blank: &str) {
 }
 
 fn push_blanks(shown: &mut String, blanks: &str) {
-    if blanks.len() <= MOST_BLANKS {
+    if blanks.len() <= MAX_BLANKS {
         return shown.push_str(blanks);
     }
     let kind = if blanks.contains('\t') { "blanks" } else { "spaces" };
@@ -89,10 +88,10 @@ fn push_blanks(shown: &mut String, blanks: &str) {
 }
 
 fn push_char(shown: &mut String, c: char) {
-    if is_invisible(c) || matches!(c, '⟨' | '⟩') { spell(shown, c) } else { shown.push(c) }
+    if is_invisible(c) || matches!(c, '⟨' | '⟩') { push_code_point(shown, c) } else { shown.push(c) }
 }
 
-fn spell(shown: &mut String, c: char) {
+fn push_code_point(shown: &mut String, c: char) {
     shown.push_str(&format!("⟨U+{:04X}⟩", u32::from(c)));
 }
 
@@ -115,7 +114,7 @@ mod tests {
     }
 
     #[test]
-    fn spells_out_characters_that_hide_or_reorder() {
+    fn escapes_characters_that_hide_or_reorder_text() {
         check("a\u{1b}[2Kb\rc\u{7}", "a⟨U+001B⟩[2Kb⟨U+000D⟩c⟨U+0007⟩");
         check(
             "x\u{202e}y\u{2066}z\u{200b}\u{200d}\u{feff}\u{61c}",
@@ -126,19 +125,19 @@ mod tests {
     }
 
     #[test]
-    fn cannot_be_imitated_by_the_command_itself() {
+    fn escapes_literal_escape_brackets() {
         check("echo ⟨U+202E⟩", "echo ⟨U+27E8⟩U+202E⟨U+27E9⟩");
     }
 
     #[test]
-    fn cannot_close_the_fence_around_it() {
+    fn cannot_close_the_surrounding_fence() {
         for command in ["```", "a\n```\nb", "``````", "`````", "x ```` y"] {
             assert!(!display(command, &[]).contains("```"), "{command:?}");
         }
     }
 
     #[test]
-    fn counts_long_runs_of_blanks_instead_of_showing_them() {
+    fn counts_long_runs_of_blanks() {
         check(&format!("a{}b", " ".repeat(500)), "a⟨500 spaces⟩b");
         check(&format!("a{}b", " \t".repeat(50)), "a⟨100 blanks⟩b");
         check(&format!("a{}  b", "\n ".repeat(300)), "a⟨300 line breaks⟩\n   b");
@@ -146,14 +145,14 @@ mod tests {
     }
 
     #[test]
-    fn names_the_length_of_what_is_left_out() {
+    fn names_the_length_of_a_hidden_secret() {
         let command = "curl -H sk-123 https://x; rm -rf y";
         assert_eq!(
             display(command, core::slice::from_ref(&(8..14))),
             "curl -H ⟨secret value, 6 characters⟩ https://x; rm -rf y",
             "only the range is replaced"
         );
-        // Ranges that do not fit the text hide nothing.
+        // Invalid ranges hide nothing.
         assert_eq!(display("äb", &[1..2, 5..9]), "äb");
     }
 

@@ -1,14 +1,13 @@
-//! Approvals: what a shell command would do, and who has to agree before it does.
+//! Approvals: what a shell command would do, and who has to agree first.
 //!
-//! `judge` reads a command as the shell would (quotes, variables, substitutions, wrappers, nested shells) and
-//! says whether it is free, needs a person, or never runs. `decide` puts that together with what the owner
-//! configured and approved. `request` is the life of one question to a person.
+//! `assess` parses a command as a shell does (quotes, variables, substitutions, wrappers, nested shells) and returns
+//! whether it is harmless, needs approval, or is forbidden. `decide` combines that with the owner's configuration and
+//! earlier approvals. `request` is the life cycle of one approval request.
 //!
-//! Invariants: what cannot be understood is never free. What never runs is found before anything else is
-//! asked, so no approval and no mode reaches it. Time and memory are bounded for any input.
+//! Invariants: a command that cannot be parsed is never harmless. Forbidden commands are found before all other checks, so
+//! no approval and no mode permits them. Time and memory are bounded for any input.
 //!
-//! What is absent: a promise of confinement. A program that is started can do what its user can; this finds
-//! what a command line says, in whatever way it says it.
+//! This is no sandbox: a started program can do everything its user can. Only the command line is assessed.
 #![no_std]
 
 extern crate alloc;
@@ -16,80 +15,80 @@ extern crate alloc;
 mod analysis;
 mod category;
 mod display;
+mod messages;
 mod policy;
 mod request;
-mod words;
 
 use alloc::collections::BTreeSet;
 use alloc::string::String;
 use alloc::vec::Vec;
 
 pub use category::{Category, Hardline};
-pub use display::{MOST_SHOWN, display, display_line};
-pub use policy::{Audience, Because, Decision, Mode, Policy, Refusal, decide};
+pub use display::{MAX_DISPLAY_CHARS, display, display_line};
+pub use messages::{CommandSummary, OfferedChoices, buttons, outcome_text, question_text};
+pub use policy::{Audience, Decision, Policy, RefuseReason, ReviewMode, RunReason, decide};
 pub use request::{
-    Answer, Ask, Choice, Effect, Ending, Event, MOST_WAITING, Queue, Remembered, Reply, TIMEOUT, Which, name,
+    ApprovalOutcome, ApprovalReply, ApprovalRequest, ButtonData, Choice, Event, MAX_PENDING, QueueEffect,
+    RememberedApprovals, RequestQueue, RequestSelector, TIMEOUT, request_id,
 };
-pub use words::{Offer, Subject, buttons, outcome, question};
 
-/// Longer commands are refused unread.
-pub const MOST_CHARS: usize = 128_000;
+/// Longer commands are refused without parsing.
+pub const MAX_COMMAND_CHARS: usize = 128_000;
 
-/// What a command would run in.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Context<'a> {
-    /// The home folder of the user who runs commands.
     pub home: &'a str,
-    /// Where the command starts; empty when that is not known.
+    /// The working directory; empty if unknown.
     pub cwd: &'a str,
-    /// Where the gateway keeps its settings and data.
+    /// The folder with the gateway's settings and data.
     pub gateway_home: &'a str,
-    /// Where the agent may write as it likes, also within the gateway's home.
+    /// A folder that the agent may write to, also within the gateway's home.
     pub workspace: &'a str,
-    /// Says where an absolute path leads when every link is followed; to nothing, if that cannot be told. Without it links
-    /// are what they look like.
-    pub follow: Option<fn(&str) -> Option<String>>,
-    /// The gateway's own process, and whoever supervises it.
+    /// Resolves all links of an absolute path; `None` if that fails. Without this function, paths are taken literally.
+    pub resolve_links: Option<fn(&str) -> Option<String>>,
+    /// The gateway and its supervisors.
     pub gateway_pids: &'a [u32],
     /// A password for `sudo -S` is configured.
     pub sudo_password: bool,
-    /// Its input stays open: what it reads is written later, and nobody judges that.
-    pub fed: bool,
+    /// The standard input stays open for later input, which is not assessed.
+    pub stdin_open: bool,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Verdict {
-    Free,
-    /// Somebody has to agree to every one of these. Never empty.
-    Ask(Vec<Category>),
-    Block(Hardline),
+pub enum Assessment {
+    Harmless,
+    NeedsApproval(Vec<Category>),
+    Forbidden(Hardline),
 }
 
-/// What would this command do?
 #[must_use]
-pub fn judge(command: &str, context: &Context) -> Verdict {
-    if command.len() > 4 * MOST_CHARS || command.chars().count() > MOST_CHARS {
-        return Verdict::Block(Hardline::TooLarge);
+pub fn assess(command: &str, context: &Context) -> Assessment {
+    if command.len() > 4 * MAX_COMMAND_CHARS || command.chars().count() > MAX_COMMAND_CHARS {
+        return Assessment::Forbidden(Hardline::TooLarge);
     }
     let cleaned = analysis::text::clean(command);
     let mut found = BTreeSet::new();
     if cleaned.hidden {
         found.insert(Category::HiddenText);
     }
-    match analysis::walk::read(&cleaned.plain, context) {
-        Err(hardline) => return Verdict::Block(hardline),
+    match analysis::walk::walk_command(&cleaned.plain, context) {
+        Err(hardline) => return Assessment::Forbidden(hardline),
         Ok(more) => found.extend(more),
     }
-    // the folded text is not what runs: that it cannot be read means nothing
-    match cleaned.folded.map(|folded| analysis::walk::read(&folded, context)) {
-        Some(Err(hardline)) => return Verdict::Block(hardline),
-        Some(Ok(more)) => found.extend(more.into_iter().filter(|category| category.is_memorable())),
+    // The folded text is not what runs, so a parse error in it means nothing.
+    match cleaned.folded.map(|folded| analysis::walk::walk_command(&folded, context)) {
+        Some(Err(hardline)) => return Assessment::Forbidden(hardline),
+        Some(Ok(more)) => found.extend(more.into_iter().filter(|category| category.can_be_remembered())),
         None => {}
     }
-    if found.is_empty() { Verdict::Free } else { Verdict::Ask(found.into_iter().collect()) }
+    if found.is_empty() {
+        Assessment::Harmless
+    } else {
+        Assessment::NeedsApproval(found.into_iter().collect())
+    }
 }
 
-/// The sentences of a verdict, for the person who is asked.
+/// The sentences of an assessment, for the approver.
 #[must_use]
 pub fn describe(categories: &[Category]) -> String {
     let sentences: Vec<_> = categories.iter().map(|category| category.sentence()).collect();

@@ -1,126 +1,124 @@
-//! Whether a command runs, is asked about or is refused: what it does, together with what the owner wants.
+//! The decision about a command: its assessment combined with the owner's policy.
 
 use alloc::string::String;
 use alloc::vec::Vec;
 
 use serde::{Deserialize, Serialize};
 
-use super::request::Remembered;
-use super::{Category, Context, Hardline, Verdict, judge};
+use super::request::RememberedApprovals;
+use super::{Assessment, Category, Context, Hardline, assess};
 use crate::analysis::text;
 use crate::analysis::text::matches;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Mode {
-    /// A person is asked.
+pub enum ReviewMode {
     #[default]
     Manual,
-    /// A second model is asked first; for this module the same.
+    /// Ask a second model first. No difference for this module.
     Smart,
     Off,
 }
 
-/// Who can be asked.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Audience {
     Person,
-    /// A job, a subagent, a request that ends before anybody could answer.
+    /// No approver: a job, a subagent, or a request that ends before an answer is possible.
     #[default]
-    Nobody,
-    /// Nobody, and the owner wants such work done all the same.
-    NobodyNeeded,
+    #[serde(rename = "nobody")]
+    None,
+    /// No approver, and the owner permits unattended commands.
+    #[serde(rename = "nobody_needed")]
+    Unattended,
 }
 
-/// What the owner configured, and what was approved before.
+/// The owner's configuration and earlier approvals.
 #[derive(Debug, Clone, Copy)]
 pub struct Policy<'a> {
-    pub mode: Mode,
-    /// Commands run in a container that sees nothing of this machine.
+    pub mode: ReviewMode,
+    /// Commands run in a container without access to this machine.
     pub isolated: bool,
-    /// Switched on for this session or for the whole process.
+    /// Approvals are switched off for this session or process.
     pub yolo: bool,
     pub audience: Audience,
-    /// Patterns of commands that are refused.
     pub deny: &'a [String],
-    /// Commands, patterns of commands, and keys of categories that run unasked.
+    /// Commands, patterns and category keys that run without approval.
     pub allow: &'a [String],
     pub session: &'a str,
-    pub remembered: &'a Remembered,
+    pub remembered: &'a RememberedApprovals,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Decision {
-    Run(Because),
-    /// A person has to agree to these.
+    Run(RunReason),
     Ask(Vec<Category>),
-    Refuse(Refusal),
+    Refuse(RefuseReason),
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Because {
+pub enum RunReason {
     Harmless,
     Isolated,
     Yolo,
     ModeOff,
     Allowed,
     Remembered,
-    NobodyNeeded,
+    Unattended,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Refusal {
+pub enum RefuseReason {
     Hardline(Hardline),
-    /// One of the owner's patterns.
+    /// The matching pattern of the owner.
     Denied(String),
-    NobodyToAsk(Vec<Category>),
+    NoApprover(Vec<Category>),
 }
 
-/// The first of these that applies decides; what never runs comes before everything that could allow it.
+/// The first rule that applies decides. Forbidden commands come before every permission.
 #[must_use]
 pub fn decide(command: &str, context: &Context, policy: &Policy) -> Decision {
     if policy.isolated {
-        return Decision::Run(Because::Isolated);
+        return Decision::Run(RunReason::Isolated);
     }
-    let verdict = judge(command, context);
-    if let Verdict::Block(hardline) = verdict {
-        return Decision::Refuse(Refusal::Hardline(hardline));
+    let assessment = assess(command, context);
+    if let Assessment::Forbidden(hardline) = assessment {
+        return Decision::Refuse(RefuseReason::Hardline(hardline));
     }
     if let Some(pattern) = denied(command, policy.deny) {
-        return Decision::Refuse(Refusal::Denied(pattern.clone()));
+        return Decision::Refuse(RefuseReason::Denied(pattern.clone()));
     }
     if policy.yolo {
-        return Decision::Run(Because::Yolo);
+        return Decision::Run(RunReason::Yolo);
     }
-    if policy.mode == Mode::Off {
-        return Decision::Run(Because::ModeOff);
+    if policy.mode == ReviewMode::Off {
+        return Decision::Run(RunReason::ModeOff);
     }
     if listed(command, policy.allow) {
-        return Decision::Run(Because::Allowed);
+        return Decision::Run(RunReason::Allowed);
     }
-    let categories = match verdict {
-        Verdict::Free => return Decision::Run(Because::Harmless),
-        Verdict::Ask(categories) => categories,
-        Verdict::Block(hardline) => return Decision::Refuse(Refusal::Hardline(hardline)),
+    let categories = match assessment {
+        Assessment::Harmless => return Decision::Run(RunReason::Harmless),
+        Assessment::NeedsApproval(categories) => categories,
+        Assessment::Forbidden(hardline) => return Decision::Refuse(RefuseReason::Hardline(hardline)),
     };
     let open: Vec<Category> =
         categories.into_iter().filter(|category| !is_approved(*category, policy)).collect();
     match (open.is_empty(), policy.audience) {
-        (true, _) => Decision::Run(Because::Remembered),
+        (true, _) => Decision::Run(RunReason::Remembered),
         (false, Audience::Person) => Decision::Ask(open),
-        (false, Audience::Nobody) => Decision::Refuse(Refusal::NobodyToAsk(open)),
-        (false, Audience::NobodyNeeded) => Decision::Run(Because::NobodyNeeded),
+        (false, Audience::None) => Decision::Refuse(RefuseReason::NoApprover(open)),
+        (false, Audience::Unattended) => Decision::Run(RunReason::Unattended),
     }
 }
 
 fn is_approved(category: Category, policy: &Policy) -> bool {
-    category.is_memorable()
+    category.can_be_remembered()
         && (policy.remembered.covers(policy.session, category)
             || policy.allow.iter().any(|entry| entry == category.key()))
 }
 
-/// A pattern is held against the whole command and against every part of it.
+/// Matches a pattern against the whole command and each part of it.
 fn denied<'a>(command: &str, patterns: &'a [String]) -> Option<&'a String> {
     let cleaned = text::clean(command);
     let texts = [Some(cleaned.plain), cleaned.folded];
@@ -132,7 +130,7 @@ fn denied<'a>(command: &str, patterns: &'a [String]) -> Option<&'a String> {
     })
 }
 
-/// Only for plain commands: behind an operator anything could follow.
+/// Only for commands without operators, behind which anything could follow.
 fn listed(command: &str, allow: &[String]) -> bool {
     let command = command.trim();
     let plain = !command.contains([';', '|', '&', '<', '>', '\n', '$', '`', '(', ')', '{', '}'])
@@ -152,15 +150,15 @@ mod tests {
         cwd: "/home/ada/work",
         gateway_home: "/home/ada/.petasos",
         workspace: "/home/ada/.petasos/workspace",
-        follow: None,
+        resolve_links: None,
         gateway_pids: &[],
         sudo_password: false,
-        fed: false,
+        stdin_open: false,
     };
 
-    fn policy(remembered: &Remembered) -> Policy<'_> {
+    fn policy(remembered: &RememberedApprovals) -> Policy<'_> {
         Policy {
-            mode: Mode::Manual,
+            mode: ReviewMode::Manual,
             isolated: false,
             yolo: false,
             audience: Audience::Person,
@@ -172,23 +170,23 @@ mod tests {
     }
 
     #[test]
-    fn what_never_runs_runs_in_no_mode() {
-        let remembered = Remembered::default();
+    fn refuses_forbidden_commands_in_every_mode() {
+        let remembered = RememberedApprovals::default();
         let all: Vec<String> =
             Category::ALL.iter().map(|one| one.key().to_string()).chain(["*".to_string()]).collect();
-        for mode in [Mode::Manual, Mode::Smart, Mode::Off] {
+        for mode in [ReviewMode::Manual, ReviewMode::Smart, ReviewMode::Off] {
             let policy = Policy {
                 mode,
                 yolo: true,
                 allow: &all,
-                audience: Audience::NobodyNeeded,
+                audience: Audience::Unattended,
                 ..policy(&remembered)
             };
-            // Control characters are part of words to the shell, and change nothing behind them.
+            // To the shell, control characters are part of words.
             for command in ["rm -rf /", "\u{1}#; rm -rf /", "\u{1b}[\nrm -rf /"] {
                 assert_eq!(
                     decide(command, &CONTEXT, &policy),
-                    Decision::Refuse(Refusal::Hardline(Hardline::WipesSystem)),
+                    Decision::Refuse(RefuseReason::Hardline(Hardline::WipesSystem)),
                     "{mode:?} {command:?}"
                 );
             }
@@ -196,45 +194,45 @@ mod tests {
     }
 
     #[test]
-    fn a_container_of_its_own_is_not_ours_to_guard() {
-        let remembered = Remembered::default();
+    fn runs_everything_in_an_isolated_container() {
+        let remembered = RememberedApprovals::default();
         let policy = Policy { isolated: true, ..policy(&remembered) };
-        assert_eq!(decide("rm -rf /", &CONTEXT, &policy), Decision::Run(Because::Isolated));
+        assert_eq!(decide("rm -rf /", &CONTEXT, &policy), Decision::Run(RunReason::Isolated));
     }
 
     #[test]
-    fn the_owners_refusal_counts_before_every_permission() {
-        let remembered = Remembered::default();
+    fn deny_patterns_override_every_permission() {
+        let remembered = RememberedApprovals::default();
         let deny = ["git push*".to_string()];
         let policy = Policy { yolo: true, deny: &deny, ..policy(&remembered) };
         for command in ["git push", "git push origin main", "cd x && git push", "ｇｉｔ push"] {
             assert_eq!(
                 decide(command, &CONTEXT, &policy),
-                Decision::Refuse(Refusal::Denied(deny[0].clone())),
+                Decision::Refuse(RefuseReason::Denied(deny[0].clone())),
                 "{command}"
             );
         }
-        assert_eq!(decide("git pull", &CONTEXT, &policy), Decision::Run(Because::Yolo));
+        assert_eq!(decide("git pull", &CONTEXT, &policy), Decision::Run(RunReason::Yolo));
     }
 
     #[test]
-    fn a_listed_command_runs_and_nothing_is_smuggled_behind_it() {
-        let remembered = Remembered::default();
+    fn allows_listed_commands_but_nothing_behind_them() {
+        let remembered = RememberedApprovals::default();
         let allow = ["rm -rf build*".to_string(), "git reset --hard".to_string()];
         let policy = Policy { allow: &allow, ..policy(&remembered) };
-        assert_eq!(decide("rm -rf build", &CONTEXT, &policy), Decision::Run(Because::Allowed));
-        assert_eq!(decide("git reset --hard", &CONTEXT, &policy), Decision::Run(Because::Allowed));
+        assert_eq!(decide("rm -rf build", &CONTEXT, &policy), Decision::Run(RunReason::Allowed));
+        assert_eq!(decide("git reset --hard", &CONTEXT, &policy), Decision::Run(RunReason::Allowed));
         for command in ["rm -rf build; rm -rf src", "rm -rf build $(x)", "rm -rf build\nrm -rf src"] {
             assert!(matches!(decide(command, &CONTEXT, &policy), Decision::Ask(_)), "{command}");
         }
     }
 
     #[test]
-    fn an_approved_category_is_not_asked_about_again_and_others_are() {
-        let mut remembered = Remembered::default();
-        remembered.learn("s", &[Category::RecursiveDelete], Choice::Session);
+    fn asks_only_about_categories_not_yet_approved() {
+        let mut remembered = RememberedApprovals::default();
+        remembered.record("s", &[Category::RecursiveDelete], Choice::Session);
         let here = policy(&remembered);
-        assert_eq!(decide("rm -rf ./x", &CONTEXT, &here), Decision::Run(Because::Remembered));
+        assert_eq!(decide("rm -rf ./x", &CONTEXT, &here), Decision::Run(RunReason::Remembered));
         assert_eq!(
             decide("rm -rf ./x; git reset --hard", &CONTEXT, &here),
             Decision::Ask(Vec::from([Category::Git]))
@@ -246,27 +244,27 @@ mod tests {
         );
         let allow = ["recursive_delete".to_string()];
         let listed = Policy { allow: &allow, ..elsewhere };
-        assert_eq!(decide("rm -rf ./x", &CONTEXT, &listed), Decision::Run(Because::Remembered));
+        assert_eq!(decide("rm -rf ./x", &CONTEXT, &listed), Decision::Run(RunReason::Remembered));
     }
 
     #[test]
-    fn what_could_be_anything_is_asked_about_every_time() {
-        let remembered = Remembered::default();
+    fn always_asks_about_obscured_commands() {
+        let remembered = RememberedApprovals::default();
         let allow = ["obscured".to_string(), "unreadable".to_string()];
         let policy = Policy { allow: &allow, ..policy(&remembered) };
         assert_eq!(decide("$TOOL x", &CONTEXT, &policy), Decision::Ask(Vec::from([Category::Obscured])));
     }
 
     #[test]
-    fn where_nobody_can_answer_the_answer_is_no() {
-        let remembered = Remembered::default();
-        let nobody = Policy { audience: Audience::Nobody, ..policy(&remembered) };
+    fn refuses_without_an_approver() {
+        let remembered = RememberedApprovals::default();
+        let no_approver = Policy { audience: Audience::None, ..policy(&remembered) };
         assert_eq!(
-            decide("rm -rf ./x", &CONTEXT, &nobody),
-            Decision::Refuse(Refusal::NobodyToAsk(Vec::from([Category::RecursiveDelete])))
+            decide("rm -rf ./x", &CONTEXT, &no_approver),
+            Decision::Refuse(RefuseReason::NoApprover(Vec::from([Category::RecursiveDelete])))
         );
-        let unneeded = Policy { audience: Audience::NobodyNeeded, ..nobody };
-        assert_eq!(decide("rm -rf ./x", &CONTEXT, &unneeded), Decision::Run(Because::NobodyNeeded));
-        assert_eq!(decide("ls", &CONTEXT, &nobody), Decision::Run(Because::Harmless));
+        let unattended = Policy { audience: Audience::Unattended, ..no_approver };
+        assert_eq!(decide("rm -rf ./x", &CONTEXT, &unattended), Decision::Run(RunReason::Unattended));
+        assert_eq!(decide("ls", &CONTEXT, &no_approver), Decision::Run(RunReason::Harmless));
     }
 }

@@ -1,8 +1,7 @@
-//! The life of a question: asked, then answered, timed out or lost. Never two of these.
+//! Approval requests: requested, then answered, timed out or lost, exactly one of these.
 //!
-//! One `Queue` per session (or per run, which has a session of its own) holds what waits, oldest first. It is
-//! stored: after a crash the questions are still known, and nobody waits behind them any more, so they end as
-//! lost. An answer that comes too late finds nothing and changes nothing. Everything is bounded.
+//! A `RequestQueue` holds the pending requests of one session (or run), oldest first. It is stored. After a crash no tool
+//! call waits for the stored requests any more, so they end as lost. A late answer changes nothing. All sizes are bounded.
 
 use alloc::borrow::ToOwned;
 use alloc::collections::{BTreeMap, BTreeSet};
@@ -17,19 +16,16 @@ use super::Category;
 use petasos_core::time::Millis;
 
 pub const TIMEOUT: Duration = Duration::from_secs(60);
-pub const MOST_WAITING: usize = 32;
-const MOST_REASON: usize = 280;
-const MOST_SESSIONS: usize = 1024;
-/// What platforms carry behind a button.
-const MOST_BUTTON: usize = 64;
+pub const MAX_PENDING: usize = 32;
+const MAX_REASON_CHARS: usize = 280;
+const MAX_SESSIONS: usize = 1024;
+const MAX_BUTTON_BYTES: usize = 64;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Choice {
     Once,
-    /// And for the rest of the session.
     Session,
-    /// And from now on.
     Always,
     Deny,
 }
@@ -47,7 +43,7 @@ impl Choice {
         }
     }
 
-    /// Whether it allows more than the one command that waits: that is for an administrator to say.
+    /// Whether it allows more than one command, which only administrators may do.
     #[must_use]
     pub fn lasts(self) -> bool {
         match self {
@@ -62,43 +58,40 @@ impl Choice {
     }
 }
 
-/// One question.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Ask {
-    /// Chosen by the caller; fits behind a button.
+pub struct ApprovalRequest {
+    /// Chosen by the caller, short enough for button data.
     pub id: String,
     pub categories: Vec<Category>,
-    /// A second model was against it: only this one command can still be allowed.
+    /// A second model advises against it: only this command can be allowed.
     #[serde(default)]
     pub advised_against: bool,
     pub expires_at: Millis,
 }
 
-impl Ask {
+impl ApprovalRequest {
     #[must_use]
     pub fn new(id: &str, categories: Vec<Category>, now: Millis, timeout: Duration) -> Self {
         Self { id: id.to_owned(), categories, advised_against: false, expires_at: now.after(timeout) }
     }
 
-    /// What a person may choose from.
     #[must_use]
     pub fn choices(&self) -> Vec<Choice> {
         let memorable =
-            !self.advised_against && self.categories.iter().all(|category| category.is_memorable());
+            !self.advised_against && self.categories.iter().all(|category| category.can_be_remembered());
         let all = Choice::ALL.into_iter();
         all.filter(|choice| memorable || matches!(choice, Choice::Once | Choice::Deny)).collect()
     }
 
-    /// A wish that reaches further than what is offered counts for this one command.
+    /// A choice that is not available counts as `Once`.
     fn narrowed(&self, choice: Choice) -> Choice {
         if self.choices().contains(&choice) { choice } else { Choice::Once }
     }
 }
 
-/// How a question ended.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "ending", rename_all = "snake_case")]
-pub enum Ending {
+pub enum ApprovalOutcome {
     Allowed {
         choice: Choice,
     },
@@ -107,21 +100,22 @@ pub enum Ending {
         reason: Option<String>,
     },
     TimedOut,
-    /// It could not be shown, or whoever waited for the answer is gone.
+    /// Not shown, or the waiting tool call is gone.
     Lost,
-    /// Answered in words: it was no question of consent.
-    Said {
+    /// The free-text answer to a clarifying question.
+    #[serde(rename = "said")]
+    Answered {
         text: String,
     },
 }
 
-impl Ending {
-    /// Why it was not run, for the model. `None`: it may run.
+impl ApprovalOutcome {
+    /// The tool result of a command that was not run. `None`: it may run.
     #[must_use]
-    pub fn blocked(&self) -> Option<String> {
+    pub fn blocked_text(&self) -> Option<String> {
         const DONT: &str = "Do not run it again, and do not reach the same end by another command.";
         match self {
-            Self::Allowed { .. } | Self::Said { .. } => None,
+            Self::Allowed { .. } | Self::Answered { .. } => None,
             Self::Denied { reason: None } => {
                 Some(format!("BLOCKED: the user did not consent to this command. {DONT}"))
             }
@@ -129,7 +123,7 @@ impl Ending {
                 "BLOCKED: the user did not consent to this command. {DONT} The user's reason: {reason}"
             )),
             Self::TimedOut => Some(format!(
-                "BLOCKED: nobody answered in time, and silence is not consent. The command was not run. {DONT}"
+                "BLOCKED: there was no answer in time, and silence is not consent. The command was not run. {DONT}"
             )),
             Self::Lost => Some(format!(
                 "BLOCKED: the user could not be asked, so there is no consent. The command was not run. {DONT}"
@@ -138,30 +132,30 @@ impl Ending {
     }
 }
 
-/// Which of the waiting questions an answer is for.
+/// The pending requests that an answer is for.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Which {
+pub enum RequestSelector {
     Id(String),
     Oldest,
     All,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Answer {
-    pub which: Which,
+pub struct ApprovalReply {
+    pub which: RequestSelector,
     pub choice: Choice,
     pub reason: Option<String>,
 }
 
-impl Answer {
+impl ApprovalReply {
     /// `/approve [all|id] [session|always]`
     #[must_use]
     pub fn approve(args: &str) -> Option<Self> {
-        let mut answer = Self { which: Which::Oldest, choice: Choice::Once, reason: None };
+        let mut answer = Self { which: RequestSelector::Oldest, choice: Choice::Once, reason: None };
         for word in args.split_whitespace() {
             match word.to_lowercase().as_str() {
-                "all" => answer.which = Which::All,
-                id if is_name(id) => answer.which = Which::Id(id.to_owned()),
+                "all" => answer.which = RequestSelector::All,
+                id if is_generated_id(id) => answer.which = RequestSelector::Id(id.to_owned()),
                 word => answer.choice = Choice::from_word(word).filter(|choice| *choice != Choice::Deny)?,
             }
         }
@@ -174,15 +168,14 @@ impl Answer {
         let args = args.trim();
         let (first, rest) = args.split_once(char::is_whitespace).unwrap_or((args, ""));
         let (which, reason) = match first.to_lowercase().as_str() {
-            "all" => (Which::All, rest),
-            id if is_name(id) => (Which::Id(id.to_owned()), rest),
-            _reason => (Which::Oldest, args),
+            "all" => (RequestSelector::All, rest),
+            id if is_generated_id(id) => (RequestSelector::Id(id.to_owned()), rest),
+            _reason => (RequestSelector::Oldest, args),
         };
-        let reason: String = reason.trim().chars().take(MOST_REASON).collect();
+        let reason: String = reason.trim().chars().take(MAX_REASON_CHARS).collect();
         Self { which, choice: Choice::Deny, reason: (!reason.is_empty()).then_some(reason) }
     }
 
-    /// A bare word, while something waits.
     #[must_use]
     pub fn from_word(text: &str) -> Option<Self> {
         let choice = match text.trim().to_lowercase().as_str() {
@@ -192,47 +185,47 @@ impl Answer {
             "deny" | "no" | "reject" | "cancel" | "n" | "👎" => Choice::Deny,
             _ => return None,
         };
-        Some(Self { which: Which::Oldest, choice, reason: None })
+        Some(Self { which: RequestSelector::Oldest, choice, reason: None })
     }
 }
 
-/// A button: `ea:<choice>:<id>`.
+/// Data of a button: `ea:<choice>:<id>`.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Reply {
+pub struct ButtonData {
     pub choice: Choice,
     pub id: String,
 }
 
-impl Reply {
-    /// `None`: the id does not fit behind a button.
+impl ButtonData {
+    /// `None`: the id does not fit.
     #[must_use]
     pub fn encode(&self) -> Option<String> {
         let data = format!("ea:{}:{}", self.choice.as_str(), self.id);
-        (is_id(&self.id) && data.len() <= MOST_BUTTON).then_some(data)
+        (is_id(&self.id) && data.len() <= MAX_BUTTON_BYTES).then_some(data)
     }
 
-    /// `None`: not one of ours.
+    /// `None`: not an approval button.
     #[must_use]
     pub fn decode(data: &str) -> Option<Self> {
         let (choice, id) = data.strip_prefix("ea:")?.split_once(':')?;
         let reply = Self { choice: Choice::from_word(choice)?, id: id.to_owned() };
-        (data.len() <= MOST_BUTTON && is_id(id)).then_some(reply)
+        (data.len() <= MAX_BUTTON_BYTES && is_id(id)).then_some(reply)
     }
 }
 
-impl From<Reply> for Answer {
-    fn from(reply: Reply) -> Self {
-        Self { which: Which::Id(reply.id), choice: reply.choice, reason: None }
+impl From<ButtonData> for ApprovalReply {
+    fn from(reply: ButtonData) -> Self {
+        Self { which: RequestSelector::Id(reply.id), choice: reply.choice, reason: None }
     }
 }
 
-/// The name of a question: short enough to be typed, and told from every other word.
+/// A new request id, short enough to type.
 #[must_use]
-pub fn name(random: [u8; 4]) -> String {
+pub fn request_id(random: [u8; 4]) -> String {
     format!("q{:08x}", u32::from_be_bytes(random))
 }
 
-fn is_name(word: &str) -> bool {
+fn is_generated_id(word: &str) -> bool {
     word.len() == 9 && word.starts_with('q') && word[1..].bytes().all(|byte| byte.is_ascii_hexdigit())
 }
 
@@ -240,162 +233,168 @@ fn is_id(id: &str) -> bool {
     !id.is_empty() && id.bytes().all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_'))
 }
 
-/// The questions of one session that wait, oldest first.
+/// The pending requests of one session, oldest first.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
-pub struct Queue {
+pub struct RequestQueue {
     #[serde(default)]
-    waiting: Vec<Ask>,
+    waiting: Vec<ApprovalRequest>,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Event {
-    Asked(Ask),
-    Answered(Answer),
-    /// The chat did not take the question.
+    Requested(ApprovalRequest),
+    Answered(ApprovalReply),
+    /// The request could not be sent to the chat.
     NotShown {
         id: String,
     },
-    /// Stop, reset or the end of the turn: nobody waits for an answer any more, and none was given.
+    /// Stop, reset or the end of the turn.
     TurnOver,
-    /// A new process reads what the last one left.
+    /// A new process has loaded the queue.
     Restarted,
     Tick,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Effect {
+pub enum QueueEffect {
     Show {
         id: String,
     },
-    /// Before the command runs, so that a crash in between cannot forget what was promised.
+    /// Store before the command runs, so that a crash cannot lose the approval.
     Remember {
         categories: Vec<Category>,
         choice: Choice,
     },
     Settle {
         id: String,
-        ending: Ending,
+        ending: ApprovalOutcome,
     },
 }
 
-impl Queue {
-    /// As it was stored, oldest first.
+impl RequestQueue {
+    /// From stored requests, oldest first.
     #[must_use]
-    pub fn of(waiting: Vec<Ask>) -> Self {
+    pub fn of(waiting: Vec<ApprovalRequest>) -> Self {
         Self { waiting }
     }
 
     #[must_use]
-    pub fn waiting(&self) -> &[Ask] {
+    pub fn waiting(&self) -> &[ApprovalRequest] {
         &self.waiting
     }
 
     /// When to tick next.
     #[must_use]
     pub fn due(&self) -> Option<Millis> {
-        self.waiting.iter().map(|ask| ask.expires_at).min()
+        self.waiting.iter().map(|request| request.expires_at).min()
     }
 
     #[must_use]
-    pub fn step(self, now: Millis, event: Event) -> (Self, Vec<Effect>) {
-        // what is over is over, even if the tick that says so comes later
+    pub fn step(self, now: Millis, event: Event) -> (Self, Vec<QueueEffect>) {
+        // expired requests time out before the event is applied
         let (mut queue, mut effects) = match event {
             Event::Restarted => (self, Vec::new()),
-            Event::Asked(_) | Event::Answered(_) | Event::NotShown { .. } | Event::TurnOver | Event::Tick => {
-                self.settle(|ask| ask.expires_at <= now, |_| Ending::TimedOut)
-            }
+            Event::Requested(_)
+            | Event::Answered(_)
+            | Event::NotShown { .. }
+            | Event::TurnOver
+            | Event::Tick => self.settle(|request| request.expires_at <= now, |_| ApprovalOutcome::TimedOut),
         };
         let (queue, more) = match event {
-            Event::Asked(ask) => {
-                // the same question twice is one question
-                if queue.waiting.iter().any(|known| known.id == ask.id) {
+            Event::Requested(request) => {
+                // a repeated request is ignored
+                if queue.waiting.iter().any(|pending| pending.id == request.id) {
                     return (queue, effects);
                 }
-                if queue.waiting.len() >= MOST_WAITING || !is_id(&ask.id) {
-                    effects.push(Effect::Settle { id: ask.id, ending: Ending::Lost });
+                if queue.waiting.len() >= MAX_PENDING || !is_id(&request.id) {
+                    effects.push(QueueEffect::Settle { id: request.id, ending: ApprovalOutcome::Lost });
                     return (queue, effects);
                 }
-                effects.push(Effect::Show { id: ask.id.clone() });
-                queue.waiting.push(ask);
+                effects.push(QueueEffect::Show { id: request.id.clone() });
+                queue.waiting.push(request);
                 (queue, Vec::new())
             }
             Event::Answered(answer) => queue.answered(&answer),
-            Event::NotShown { id } => queue.settle(|ask| ask.id == id, |_| Ending::Lost),
-            Event::TurnOver => queue.settle(|_| true, |_| Ending::Denied { reason: None }),
-            Event::Restarted => queue.settle(|_| true, |_| Ending::Lost),
+            Event::NotShown { id } => queue.settle(|request| request.id == id, |_| ApprovalOutcome::Lost),
+            Event::TurnOver => queue.settle(|_| true, |_| ApprovalOutcome::Denied { reason: None }),
+            Event::Restarted => queue.settle(|_| true, |_| ApprovalOutcome::Lost),
             Event::Tick => (queue, Vec::new()),
         };
         effects.extend(more);
         (queue, effects)
     }
 
-    fn answered(self, answer: &Answer) -> (Self, Vec<Effect>) {
-        let oldest = self.waiting.first().map(|ask| ask.id.clone());
-        let meant = |ask: &Ask| match &answer.which {
-            Which::Id(id) => ask.id == *id,
-            Which::Oldest => Some(&ask.id) == oldest.as_ref(),
-            Which::All => true,
+    fn answered(self, answer: &ApprovalReply) -> (Self, Vec<QueueEffect>) {
+        let oldest = self.waiting.first().map(|request| request.id.clone());
+        let is_meant = |request: &ApprovalRequest| match &answer.which {
+            RequestSelector::Id(id) => request.id == *id,
+            RequestSelector::Oldest => Some(&request.id) == oldest.as_ref(),
+            RequestSelector::All => true,
         };
-        self.settle(meant, |ask| match answer.choice {
-            Choice::Deny => Ending::Denied { reason: answer.reason.clone() },
+        self.settle(is_meant, |request| match answer.choice {
+            Choice::Deny => ApprovalOutcome::Denied { reason: answer.reason.clone() },
             choice @ (Choice::Once | Choice::Session | Choice::Always) => {
-                Ending::Allowed { choice: ask.narrowed(choice) }
+                ApprovalOutcome::Allowed { choice: request.narrowed(choice) }
             }
         })
     }
 
-    fn settle(self, over: impl Fn(&Ask) -> bool, ending: impl Fn(&Ask) -> Ending) -> (Self, Vec<Effect>) {
-        let (settled, waiting): (Vec<Ask>, Vec<Ask>) = self.waiting.into_iter().partition(|ask| over(ask));
+    fn settle(
+        self,
+        over: impl Fn(&ApprovalRequest) -> bool,
+        ending: impl Fn(&ApprovalRequest) -> ApprovalOutcome,
+    ) -> (Self, Vec<QueueEffect>) {
+        let (settled, waiting): (Vec<ApprovalRequest>, Vec<ApprovalRequest>) =
+            self.waiting.into_iter().partition(|request| over(request));
         let mut effects = Vec::new();
-        for ask in settled {
-            let ending = ending(&ask);
-            if let Ending::Allowed { choice: choice @ (Choice::Session | Choice::Always) } = ending {
-                effects.push(Effect::Remember { categories: ask.categories, choice });
+        for request in settled {
+            let ending = ending(&request);
+            if let ApprovalOutcome::Allowed { choice: choice @ (Choice::Session | Choice::Always) } = ending {
+                effects.push(QueueEffect::Remember { categories: request.categories, choice });
             }
-            effects.push(Effect::Settle { id: ask.id, ending });
+            effects.push(QueueEffect::Settle { id: request.id, ending });
         }
         (Self { waiting }, effects)
     }
 }
 
-/// What was approved for longer than one command.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
-pub struct Remembered {
+pub struct RememberedApprovals {
     #[serde(default)]
     always: BTreeSet<Category>,
     #[serde(default)]
     sessions: BTreeMap<String, BTreeSet<Category>>,
 }
 
-impl Remembered {
+impl RememberedApprovals {
     #[must_use]
     pub fn covers(&self, session: &str, category: Category) -> bool {
-        category.is_memorable()
+        category.can_be_remembered()
             && (self.always.contains(&category)
                 || self.sessions.get(session).is_some_and(|known| known.contains(&category)))
     }
 
-    pub fn learn(&mut self, session: &str, categories: &[Category], choice: Choice) {
+    pub fn record(&mut self, session: &str, categories: &[Category], choice: Choice) {
         let known = match choice {
             Choice::Always => &mut self.always,
-            // a full memory asks again
+            // with a full list, later requests ask again
             Choice::Session
-                if self.sessions.len() >= MOST_SESSIONS && !self.sessions.contains_key(session) =>
+                if self.sessions.len() >= MAX_SESSIONS && !self.sessions.contains_key(session) =>
             {
                 return;
             }
             Choice::Session => self.sessions.entry(session.to_owned()).or_default(),
             Choice::Once | Choice::Deny => return,
         };
-        known.extend(categories.iter().filter(|category| category.is_memorable()));
+        known.extend(categories.iter().filter(|category| category.can_be_remembered()));
     }
 
-    /// The session was reset or is over.
+    /// Drops the approvals of a session that was reset or ended.
     pub fn forget(&mut self, session: &str) {
         self.sessions.remove(session);
     }
 
-    /// What is to be kept for good, as keys for the allowlist.
+    /// Category keys for the allowlist.
     pub fn always(&self) -> impl Iterator<Item = &'static str> {
         self.always.iter().map(|category| category.key())
     }

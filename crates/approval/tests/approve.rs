@@ -1,10 +1,10 @@
-//! Commands and what is made of them: the corpus, and inputs that nobody would write.
+//! Assessments of a corpus of commands, and properties for arbitrary input.
 
 #![allow(clippy::expect_used, reason = "tests")]
 
 use std::collections::BTreeMap;
 
-use petasos_approval::{Category, Context, Hardline, Verdict, judge};
+use petasos_approval::{Assessment, Category, Context, Hardline, assess};
 use proptest::prelude::*;
 
 const CONTEXT: Context = Context {
@@ -12,25 +12,25 @@ const CONTEXT: Context = Context {
     cwd: "/home/ada/work/site",
     gateway_home: "/home/ada/.petasos",
     workspace: "/home/ada/.petasos/workspace",
-    follow: None,
+    resolve_links: None,
     gateway_pids: &[4242],
     sudo_password: false,
-    fed: false,
+    stdin_open: false,
 };
 
-/// One line of a corpus: what is expected, and the command.
+/// The expected key and the command of each line.
 fn cases(corpus: &str) -> Vec<(String, String)> {
     let lines = corpus.lines().filter(|line| !line.is_empty() && !line.starts_with('#'));
     lines
         .map(|line| {
             let (want, command) = line.split_once(' ').expect("a key and a command");
-            (want.to_owned(), written_out(command))
+            (want.to_owned(), unescape(command))
         })
         .collect()
 }
 
-/// `⏎` and `<U+200B>` stand for characters that do not survive in a text file.
-fn written_out(command: &str) -> String {
+/// Replaces `⏎` and `<U+200B>` by the characters they stand for.
+fn unescape(command: &str) -> String {
     let mut text = String::new();
     let mut rest = command;
     while let Some(at) = rest.find("<U+") {
@@ -46,27 +46,27 @@ fn written_out(command: &str) -> String {
     text.replace('⏎', "\n")
 }
 
-fn keys(verdict: &Verdict) -> Vec<&'static str> {
-    match verdict {
-        Verdict::Free => vec!["free"],
-        Verdict::Ask(categories) => categories.iter().map(|category| category.key()).collect(),
-        Verdict::Block(hardline) => vec![hardline.key()],
+fn keys(assessment: &Assessment) -> Vec<&'static str> {
+    match assessment {
+        Assessment::Harmless => vec!["free"],
+        Assessment::NeedsApproval(categories) => categories.iter().map(|category| category.key()).collect(),
+        Assessment::Forbidden(hardline) => vec![hardline.key()],
     }
 }
 
-/// Counts per key, prints what went wrong, and fails on any of it.
-fn check(corpus: &str, least: usize, is_right: impl Fn(&str, &Verdict) -> bool) {
+/// Prints counts per key and all failures, and fails if there is one.
+fn check(corpus: &str, least: usize, is_right: impl Fn(&str, &Assessment) -> bool) {
     let cases = cases(corpus);
     assert!(cases.len() >= least, "{} cases", cases.len());
     let mut counts: BTreeMap<&str, (usize, usize)> = BTreeMap::new();
     let mut wrong = Vec::new();
     for (want, command) in &cases {
-        let verdict = judge(command, &CONTEXT);
+        let assessment = assess(command, &CONTEXT);
         let count = counts.entry(want).or_default();
         count.0 += 1;
-        if !is_right(want, &verdict) {
+        if !is_right(want, &assessment) {
             count.1 += 1;
-            wrong.push(format!("{want}: {command:?} gave {:?}", keys(&verdict)));
+            wrong.push(format!("{want}: {command:?} gave {:?}", keys(&assessment)));
         }
     }
     for (key, (all, missed)) in counts {
@@ -76,26 +76,28 @@ fn check(corpus: &str, least: usize, is_right: impl Fn(&str, &Verdict) -> bool) 
 }
 
 #[test]
-fn what_must_never_run_never_runs() {
-    check(include_str!("corpus/hardline.txt"), 300, |want, verdict| {
-        *verdict == Verdict::Block(Hardline::from_key(want).expect("a known key"))
+fn forbids_the_forbidden_corpus() {
+    check(include_str!("corpus/hardline.txt"), 300, |want, assessment| {
+        *assessment == Assessment::Forbidden(Hardline::from_key(want).expect("a known key"))
     });
 }
 
 #[test]
-fn what_needs_a_person_asks_for_the_right_reason() {
-    check(include_str!("corpus/ask.txt"), 200, |want, verdict| {
+fn asks_for_the_right_category() {
+    check(include_str!("corpus/ask.txt"), 200, |want, assessment| {
         let category = Category::from_key(want).expect("a known key");
-        matches!(verdict, Verdict::Ask(categories) if categories.contains(&category))
+        matches!(assessment, Assessment::NeedsApproval(categories) if categories.contains(&category))
     });
 }
 
 #[test]
-fn everyday_commands_are_free() {
-    check(include_str!("corpus/free.txt"), 200, |want, verdict| want == "free" && *verdict == Verdict::Free);
+fn everyday_commands_are_harmless() {
+    check(include_str!("corpus/free.txt"), 200, |want, assessment| {
+        want == "free" && *assessment == Assessment::Harmless
+    });
 }
 
-/// `link` leads to the gateway's home, `out` to a file in it, `deep` to somewhere in the workspace, `odd` nobody knows where.
+/// `link` leads to the gateway's home, `out` to a file in it, `deep` into the workspace, `odd` to an unknown path.
 fn follow(path: &str) -> Option<String> {
     let workspace = "/home/ada/.petasos/workspace";
     match path.strip_prefix("/data/ws").or_else(|| path.strip_prefix(workspace)) {
@@ -111,27 +113,27 @@ fn follow(path: &str) -> Option<String> {
 }
 
 #[test]
-fn links_lead_into_the_workspace_and_not_out_of_it() {
-    let context = Context { cwd: "/home/ada/.petasos/workspace", follow: Some(follow), ..CONTEXT };
-    let asks = Verdict::Ask(vec![Category::OwnConfig]);
+fn follows_links_into_but_not_out_of_the_workspace() {
+    let context = Context { cwd: "/home/ada/.petasos/workspace", resolve_links: Some(follow), ..CONTEXT };
+    let asks = Assessment::NeedsApproval(vec![Category::OwnConfig]);
     for (command, want) in [
-        ("echo x > plain", Verdict::Free),
-        ("echo x > deep/y", Verdict::Free),
+        ("echo x > plain", Assessment::Harmless),
+        ("echo x > deep/y", Assessment::Harmless),
         ("echo x > out", asks.clone()),
         ("echo x > link/SOUL.md", asks.clone()),
         ("cd link && touch SOUL.md", asks.clone()),
         ("echo x > odd", asks.clone()),
-        // The other name of the same folder.
-        ("echo x > /data/ws/plain", Verdict::Free),
+        // Another name of the same folder.
+        ("echo x > /data/ws/plain", Assessment::Harmless),
         ("echo x > /data/ws/out", asks.clone()),
-        ("echo x > /tmp/out", Verdict::Free),
+        ("echo x > /tmp/out", Assessment::Harmless),
     ] {
-        assert_eq!(judge(command, &context), want, "{command}");
+        assert_eq!(assess(command, &context), want, "{command}");
     }
-    // A workspace that is no part of the home frees nothing of it.
+    // A workspace outside the home frees nothing in the home.
     for workspace in ["/home/ada/.petasos", "/home/ada", "/", "", "/home/ada/.petasos/x/.."] {
         let context = Context { workspace, ..context };
-        assert_eq!(judge("echo x > plain", &context), asks, "{workspace}");
+        assert_eq!(assess("echo x > plain", &context), asks, "{workspace}");
     }
 }
 
@@ -150,7 +152,7 @@ fn every_category_has_cases_and_a_sentence() {
 }
 
 #[test]
-fn wrapping_never_makes_a_command_less_dangerous() {
+fn wrapping_never_lowers_the_assessment() {
     let wrappers: [(&str, &str); 10] = [
         ("nohup true; ", ""),
         ("ls; ", ""),
@@ -165,8 +167,8 @@ fn wrapping_never_makes_a_command_less_dangerous() {
     ];
     let mut seen = 0;
     for (want, command) in cases(include_str!("corpus/hardline.txt")) {
-        // what is broken on purpose, or looks at its own line, cannot be put into something else
-        let whole = !matches!(judge(&command, &CONTEXT), Verdict::Ask(_))
+        // invalid commands, and commands that inspect their own line, cannot be nested
+        let whole = !matches!(assess(&command, &CONTEXT), Assessment::NeedsApproval(_))
             && !command.contains("unclosed")
             && !command.contains("'b;");
         let stands_alone =
@@ -174,9 +176,9 @@ fn wrapping_never_makes_a_command_less_dangerous() {
         for (before, after) in wrappers.iter().filter(|_| stands_alone) {
             let wrapped = format!("{before}{command}{after}");
             assert!(
-                matches!(judge(&wrapped, &CONTEXT), Verdict::Block(_)),
+                matches!(assess(&wrapped, &CONTEXT), Assessment::Forbidden(_)),
                 "{want}: {wrapped:?} gave {:?}",
-                keys(&judge(&wrapped, &CONTEXT))
+                keys(&assess(&wrapped, &CONTEXT))
             );
             seen += 1;
         }
@@ -185,10 +187,10 @@ fn wrapping_never_makes_a_command_less_dangerous() {
 }
 
 #[test]
-fn too_long_and_too_deep_are_refused() {
-    let large = Verdict::Block(Hardline::TooLarge);
-    assert_eq!(judge(&"a".repeat(128_001), &CONTEXT), large);
-    assert_eq!(judge(&"ls;".repeat(30_000), &CONTEXT), large);
+fn refuses_commands_that_are_too_long_or_too_deep() {
+    let large = Assessment::Forbidden(Hardline::TooLarge);
+    assert_eq!(assess(&"a".repeat(128_001), &CONTEXT), large);
+    assert_eq!(assess(&"ls;".repeat(30_000), &CONTEXT), large);
     let pairs = [
         ("(", ")"),
         ("$(", ")"),
@@ -202,12 +204,12 @@ fn too_long_and_too_deep_are_refused() {
     for (open, close) in pairs {
         for depth in [200, 2_000, 10_000] {
             let deep = format!("{}ls{}", open.repeat(depth), close.repeat(depth));
-            assert_eq!(judge(&deep, &CONTEXT), large, "{depth} times {open}");
+            assert_eq!(assess(&deep, &CONTEXT), large, "{depth} times {open}");
         }
     }
 }
 
-/// Pieces of shell, put together by chance: far more likely to hit something than random characters.
+/// Random sequences of shell fragments, which hit more code than random characters.
 fn shellish() -> impl Strategy<Value = String> {
     let pieces = prop::sample::select(vec![
         "rm",
@@ -277,19 +279,19 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 512, failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
-    fn no_input_breaks_the_judge(text in any::<String>(), bytes in prop::collection::vec(any::<u8>(), 0..2_000)) {
-        let _verdict = judge(&text, &CONTEXT);
-        let _verdict = judge(&String::from_utf8_lossy(&bytes), &CONTEXT);
+    fn never_panics_on_arbitrary_input(text in any::<String>(), bytes in prop::collection::vec(any::<u8>(), 0..2_000)) {
+        let _verdict = assess(&text, &CONTEXT);
+        let _verdict = assess(&String::from_utf8_lossy(&bytes), &CONTEXT);
     }
 
     #[test]
-    fn no_script_breaks_the_judge(text in shellish()) {
-        let _verdict = judge(&text, &CONTEXT);
+    fn never_panics_on_shell_fragments(text in shellish()) {
+        let _verdict = assess(&text, &CONTEXT);
     }
 
     #[test]
-    fn a_quoted_text_is_data(text in "[a-z /;&|()$<>-]{0,60}") {
-        prop_assert_eq!(judge(&format!("echo '{text}'"), &CONTEXT), Verdict::Free);
+    fn treats_quoted_text_as_data(text in "[a-z /;&|()$<>-]{0,60}") {
+        prop_assert_eq!(assess(&format!("echo '{text}'"), &CONTEXT), Assessment::Harmless);
     }
 }
 
@@ -297,18 +299,18 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 48, failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
-    fn sixty_four_kibibytes_of_anything_are_read_in_bounded_time(piece in shellish(), junk in "\\PC{1,40}") {
+    fn assesses_64_kib_of_input_in_bounded_time(piece in shellish(), junk in "\\PC{1,40}") {
         let text: String = piece.chars().chain(junk.chars()).cycle().take(40_000).collect();
         let begun = std::time::Instant::now();
-        let _verdict = judge(&text, &CONTEXT);
-        // a generous bound: what it must catch is growth with the square of the length or worse
+        let _verdict = assess(&text, &CONTEXT);
+        // a generous bound that detects quadratic or worse growth
         prop_assert!(begun.elapsed().as_secs() < 20, "{:?} for {text:.200}", begun.elapsed());
     }
 }
 
 #[test]
-fn whoever_runs_what_is_written_to_it_later_needs_a_yes() {
-    let fed = Context { fed: true, ..CONTEXT };
+fn shells_with_open_input_need_approval() {
+    let fed = Context { stdin_open: true, ..CONTEXT };
     for shell in [
         "bash",
         "sh -i",
@@ -320,12 +322,12 @@ fn whoever_runs_what_is_written_to_it_later_needs_a_yes() {
         "node",
         "bash -c bash",
     ] {
-        assert!(matches!(judge(shell, &fed), Verdict::Ask(_)), "{shell}");
-        assert_eq!(judge(shell, &CONTEXT), Verdict::Free, "{shell}: there is nothing to read");
+        assert!(matches!(assess(shell, &fed), Assessment::NeedsApproval(_)), "{shell}");
+        assert_eq!(assess(shell, &CONTEXT), Assessment::Harmless, "{shell}: there is nothing to read");
     }
     for harmless in
         ["cat", "npm run dev", "python3 server.py", "bash build.sh", "tail -f log", "sleep 3; echo done"]
     {
-        assert_eq!(judge(harmless, &fed), Verdict::Free, "{harmless}");
+        assert_eq!(assess(harmless, &fed), Assessment::Harmless, "{harmless}");
     }
 }

@@ -1,4 +1,4 @@
-//! Why a command did not do what it was asked to: what happened, what to do next, and the exit code.
+//! The error type of commands: what happened, what to do next, and the exit code.
 
 use std::fmt;
 use std::path::Path;
@@ -8,61 +8,59 @@ use petasos_config::Problem;
 use petasos_store::OpenError;
 use serde_json::json;
 
-use crate::print::{self, BAD, styled, warn_of};
+use crate::print::{self, ERROR, errln, styled};
 
-/// Other programs decide by these numbers.
+/// Exit codes; scripts and supervisors depend on them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Code {
+pub enum FailureCode {
     Failed = 1,
-    /// A supervisor must not start us again before a person has changed something.
+    /// `EX_CONFIG`: a supervisor must not restart the process until the configuration has changed.
     Configuration = 78,
 }
 
-/// For people, or for other programs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Form {
+pub enum OutputFormat {
     Text,
     Json,
 }
 
 #[derive(Debug)]
 pub struct Failure {
-    what: String,
+    message: String,
     next: Option<String>,
-    code: Code,
-    /// Of the configuration; then `what` sums them up.
+    code: FailureCode,
+    /// Problems of the configuration; `message` summarises them.
     problems: Vec<Problem>,
 }
 
 impl Failure {
-    pub fn new(what: impl Into<String>) -> Self {
-        Self { what: what.into(), next: None, code: Code::Failed, problems: Vec::new() }
+    pub fn new(message: impl Into<String>) -> Self {
+        Self { message: message.into(), next: None, code: FailureCode::Failed, problems: Vec::new() }
     }
 
-    pub fn configuration(what: impl Into<String>) -> Self {
-        Self { code: Code::Configuration, ..Self::new(what) }
+    pub fn configuration(message: impl Into<String>) -> Self {
+        Self { code: FailureCode::Configuration, ..Self::new(message) }
     }
 
-    /// All problems of a configuration at once.
-    pub fn of_problems(problems: &[Problem]) -> Self {
+    pub fn from_problems(problems: &[Problem]) -> Self {
         let mut failure = Self::configuration("the configuration cannot be used")
-            .next("mend it; petasos config check looks again");
+            .next("correct it, then run petasos config check");
         failure.problems = problems.to_vec();
         failure
     }
 
-    pub fn tell(&self, form: Form) {
+    pub fn report(&self, form: OutputFormat) {
         match form {
-            Form::Json => warn_of!("{}", self.as_json()),
-            Form::Text => {
+            OutputFormat::Json => errln!("{}", self.as_json()),
+            OutputFormat::Text => {
                 self.problems.iter().for_each(print::problem_err);
-                warn_of!("{} {self}", styled(BAD, "error:"));
+                errln!("{} {self}", styled(ERROR, "error:"));
             }
         }
     }
 
     fn as_json(&self) -> serde_json::Value {
-        let mut error = json!({ "message": self.what, "next": self.next });
+        let mut error = json!({ "message": self.message, "next": self.next });
         if !self.problems.is_empty() {
             error["problems"] = json!(self.problems);
         }
@@ -75,9 +73,8 @@ impl Failure {
         self
     }
 
-    /// What happened, and what to do about it.
     pub fn parts(self) -> (String, String) {
-        (self.what, self.next.unwrap_or_default())
+        (self.message, self.next.unwrap_or_default())
     }
 
     pub fn exit_code(&self) -> ExitCode {
@@ -87,7 +84,7 @@ impl Failure {
 
 impl fmt::Display for Failure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.what)?;
+        f.write_str(&self.message)?;
         match &self.next {
             Some(next) => write!(f, "\n  next: {next}"),
             None => Ok(()),
@@ -95,61 +92,60 @@ impl fmt::Display for Failure {
     }
 }
 
-impl From<petasos_config::Nowhere> for Failure {
-    fn from(nowhere: petasos_config::Nowhere) -> Self {
-        Self::configuration(nowhere.to_string()).next("pass --home DIR")
+impl From<petasos_config::NoHomeError> for Failure {
+    fn from(error: petasos_config::NoHomeError) -> Self {
+        Self::configuration(error.to_string()).next("pass --home DIR")
     }
 }
 
 impl From<petasos_store::Error> for Failure {
     fn from(error: petasos_store::Error) -> Self {
         Self::new(format!("the database could not be used: {error}"))
-            .next("petasos doctor looks for the reason")
+            .next("petasos doctor checks for the cause")
     }
 }
 
-/// What to do about a database that was not opened. Its own words are kept; this names the files.
+/// Keeps the message of the error and adds what to do with the files.
 impl From<OpenError> for Failure {
     fn from(error: OpenError) -> Self {
         let next: String = match &error {
-            OpenError::Corrupt { path, .. } => restore(path),
+            OpenError::Corrupt { path, .. } => recovery_advice(path),
             OpenError::Vanished { path, sign } => {
-                let marker = beside(path);
-                let both = if *sign == marker { String::new() } else { format!(" and {}", sign.display()) };
+                let marker = marker_beside(path);
+                let also = if *sign == marker { String::new() } else { format!(" and {}", sign.display()) };
                 format!(
-                    "restore {} from a backup; or remove {}{both} to start with nothing",
+                    "restore {} from a backup; or remove {}{also} to start with nothing",
                     path.display(),
                     marker.display()
                 )
             }
             OpenError::Foreign { .. } | OpenError::NoDirectory { .. } => {
-                "petasos config path shows which home is used; --home chooses another".into()
+                "petasos config path shows the home in use; --home DIR selects another one".into()
             }
             OpenError::Newer { .. } => "install the newer version of petasos again".into(),
             OpenError::Older { .. } => "petasos run upgrades it".into(),
             OpenError::Absent { .. } => "petasos run creates it".into(),
-            OpenError::Failed { error: petasos_store::Error::ReadOnly, .. } => WRITABLE.into(),
-            OpenError::Failed { .. } => "petasos doctor looks for the reason".into(),
+            OpenError::Failed { error: petasos_store::Error::ReadOnly, .. } => WRITABLE_ADVICE.into(),
+            OpenError::Failed { .. } => "petasos doctor checks for the cause".into(),
         };
         Self::new(error.to_string()).next(next)
     }
 }
 
-/// For a home that cannot be written.
-pub const WRITABLE: &str =
-    "make the home writable for this user (chown, chmod, remount), or choose another one with --home DIR";
+pub const WRITABLE_ADVICE: &str =
+    "make the home writable for this user (chown, chmod, remount), or select another one with --home DIR";
 
-fn restore(path: &Path) -> String {
+fn recovery_advice(path: &Path) -> String {
     if path.file_name().is_some_and(|name| name == petasos_store::connector::DATABASE) {
         return format!("check the disk, stop the connector and restore {} from a backup", path.display());
     }
     format!(
-        "petasos doctor --repair salvages what can be read of {}; petasos restore puts a backup in its place",
+        "petasos doctor --repair salvages the readable rows of {}; petasos restore replaces it with a backup",
         path.display()
     )
 }
 
-/// The file that remembers that there was a database.
-fn beside(database: &Path) -> std::path::PathBuf {
+/// The marker file that records that a database existed.
+fn marker_beside(database: &Path) -> std::path::PathBuf {
     database.with_file_name(".petasos-db")
 }

@@ -1,11 +1,11 @@
 //! One process per home, by an advisory lock on `gateway.lock`.
 //!
-//! The kernel drops the lock with the process, however it ends, so there is no stale state to clean up. The
-//! file itself is never removed: whoever unlinks a lock file lets two processes hold "the" lock. What is
-//! written in it is only for people and companion commands; after a crash it is out of date, and harmless.
+//! The kernel releases the lock when the process ends, so no stale lock can remain. The file is never
+//! removed: after an unlink two processes could hold a lock on two different files. Its content is
+//! informational; after a crash it is outdated and harmless.
 //!
-//! Whoever only looks shares the lock for an instant. A process that wants it for itself tells those from a holder
-//! (with whom nobody can share) and tries again.
+//! Readers take a shared lock for an instant. A process that wants the exclusive lock distinguishes a reader
+//! from a holder by trying a shared lock, and retries if it met a reader.
 
 use std::fs::{File, OpenOptions, TryLockError};
 use std::io::{self, Read, Seek, SeekFrom, Write};
@@ -17,31 +17,28 @@ use petasos_config::Home;
 use petasos_gateway::home::process;
 use serde::{Deserialize, Serialize};
 
-use crate::failure::{Failure, WRITABLE};
+use crate::failure::{Failure, WRITABLE_ADVICE};
 
-/// Who holds the home. Dropping it lets go.
 #[derive(Debug)]
 pub struct Lock {
     file: File,
-    record: Record,
+    record: LockRecord,
 }
 
-/// The process is a contract with other tools, the rest is ours.
+/// Content of the lock file. The process fields are read by other tools; the rest is internal.
 #[derive(Debug, Clone, Serialize, Deserialize)]
-pub struct Record {
+pub struct LockRecord {
     #[serde(flatten)]
-    pub process: process::Record,
-    /// Where companions reach it.
+    pub process: process::ProcessRecord,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub socket: Option<PathBuf>,
-    /// Where its web page is.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub url: Option<String>,
 }
 
 #[derive(Debug, thiserror::Error)]
-pub enum NotTaken {
-    /// Another process has it; `None` if it did not say who it is.
+pub enum LockError {
+    /// Another process holds the lock; `None` if its record cannot be read.
     #[error("another gateway is running on this home{}", pid.map(|pid| format!(" (pid {pid})")).unwrap_or_default())]
     Held { pid: Option<u32> },
     #[error("{path} cannot be locked: {error}", path = path.display())]
@@ -49,8 +46,8 @@ pub enum NotTaken {
 }
 
 impl Lock {
-    pub fn take(path: &Path) -> Result<Self, NotTaken> {
-        let failed = |error| NotTaken::Io { path: path.into(), error };
+    pub fn acquire(path: &Path) -> Result<Self, LockError> {
+        let failed = |error| LockError::Io { path: path.into(), error };
         let file = OpenOptions::new()
             .read(true)
             .write(true)
@@ -59,17 +56,19 @@ impl Lock {
             .mode(0o600)
             .open(path)
             .map_err(failed)?;
-        if !exclusively(&file).map_err(failed)? {
-            return Err(NotTaken::Held { pid: holder(path).map(|record| record.process.pid) });
+        if !try_exclusive(&file).map_err(failed)? {
+            return Err(LockError::Held { pid: holder(path).map(|record| record.process.pid) });
         }
-        let record = Record { process: process::Record::of_this_process(), socket: None, url: None };
+        let record =
+            LockRecord { process: process::ProcessRecord::of_this_process(), socket: None, url: None };
         let mut lock = Self { file, record };
         lock.write().map_err(failed)?;
         Ok(lock)
     }
 
-    /// Adds where the gateway can be reached. Failing costs only the convenience.
-    pub fn announce(&mut self, socket: &Path, url: Option<&str>) -> io::Result<()> {
+    /// Adds the gateway's addresses to the lock file. A failure only makes clients fall back to the default
+    /// socket path.
+    pub fn publish_endpoints(&mut self, socket: &Path, url: Option<&str>) -> io::Result<()> {
         self.record.socket = Some(socket.into());
         self.record.url = url.map(str::to_owned);
         self.write()
@@ -83,13 +82,13 @@ impl Lock {
     }
 }
 
-/// How often, and how far apart, something is tried again that others disturb for an instant only.
-const TRIES: u32 = 50;
-const PAUSE: Duration = Duration::from_millis(2);
+/// Retries against locks that are held for an instant only.
+const ATTEMPTS: u32 = 50;
+const RETRY_DELAY: Duration = Duration::from_millis(2);
 
-/// `false`: somebody has it.
-fn exclusively(file: &File) -> io::Result<bool> {
-    for _ in 0..TRIES {
+/// `false` if another process holds the lock.
+fn try_exclusive(file: &File) -> io::Result<bool> {
+    for _ in 0..ATTEMPTS {
         match file.try_lock() {
             Ok(()) => return Ok(true),
             Err(TryLockError::WouldBlock) => {}
@@ -100,52 +99,52 @@ fn exclusively(file: &File) -> io::Result<bool> {
             Err(TryLockError::WouldBlock) => return Ok(false),
             Err(TryLockError::Error(error)) => return Err(error),
         }
-        std::thread::sleep(PAUSE);
+        std::thread::sleep(RETRY_DELAY);
     }
     Ok(false)
 }
 
-/// Whether somebody holds the home now.
 pub fn is_held(path: &Path) -> bool {
     let Ok(file) = File::open(path) else { return false };
     matches!(file.try_lock_shared(), Err(TryLockError::WouldBlock))
 }
 
-/// Who holds the home now. `None`: nobody, or somebody who has not said who it is.
-pub fn holder(path: &Path) -> Option<Record> {
-    for _ in 0..TRIES {
+/// The record of the process that holds the home. `None` if the home is free or the record cannot be read.
+pub fn holder(path: &Path) -> Option<LockRecord> {
+    for _ in 0..ATTEMPTS {
         if !is_held(path) {
             return None;
         }
-        // It may be writing just now.
+        // The holder may be writing the file.
         if let Some(record) = read(path) {
             return Some(record);
         }
-        std::thread::sleep(PAUSE);
+        std::thread::sleep(RETRY_DELAY);
     }
     None
 }
 
-fn read(path: &Path) -> Option<Record> {
+fn read(path: &Path) -> Option<LockRecord> {
     let mut text = String::new();
     File::open(path).ok()?.read_to_string(&mut text).ok()?;
     serde_json::from_str(&text).ok()
 }
 
-/// Takes the home for this process.
-pub fn take(home: &Home) -> Result<Lock, Failure> {
+/// Creates the home if necessary and locks it for this process.
+pub fn acquire(home: &Home) -> Result<Lock, Failure> {
     home.create().map_err(|error| {
-        Failure::new(format!("{} cannot be created: {error}", home.path().display())).next(WRITABLE)
+        Failure::new(format!("{} cannot be created: {error}", home.path().display())).next(WRITABLE_ADVICE)
     })?;
-    Lock::take(&home.lock_file()).map_err(|error| not_taken(home, error))
+    Lock::acquire(&home.lock_file()).map_err(|error| lock_failure(home, error))
 }
 
-pub fn not_taken(home: &Home, error: NotTaken) -> Failure {
+pub fn lock_failure(home: &Home, error: LockError) -> Failure {
     match error {
-        NotTaken::Held { .. } => Failure::new(error.to_string())
-            .next("petasos status shows it, petasos stop ends it, petasos run --replace takes its place"),
-        NotTaken::Io { error, .. } => {
-            Failure::new(format!("{} cannot be written: {error}", home.path().display())).next(WRITABLE)
+        LockError::Held { .. } => Failure::new(error.to_string())
+            .next("petasos status shows it, petasos stop stops it, petasos run --replace takes over from it"),
+        LockError::Io { error, .. } => {
+            Failure::new(format!("{} cannot be written: {error}", home.path().display()))
+                .next(WRITABLE_ADVICE)
         }
     }
 }
@@ -155,40 +154,40 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_home_has_one_holder_and_the_second_learns_who() {
+    fn second_process_learns_pid_of_holder() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("gateway.lock");
         assert!(holder(&path).is_none());
-        let mut lock = Lock::take(&path).unwrap();
-        lock.announce(Path::new("/s"), Some("http://h")).unwrap();
-        let told = Lock::take(&path).unwrap_err().to_string();
-        assert!(told.contains(&format!("(pid {})", std::process::id())), "{told}");
+        let mut lock = Lock::acquire(&path).unwrap();
+        lock.publish_endpoints(Path::new("/s"), Some("http://h")).unwrap();
+        let error = Lock::acquire(&path).unwrap_err().to_string();
+        assert!(error.contains(&format!("(pid {})", std::process::id())), "{error}");
         assert_eq!(holder(&path).unwrap().url.as_deref(), Some("http://h"));
         drop(lock);
         assert!(holder(&path).is_none() && path.exists());
-        Lock::take(&path).unwrap();
+        Lock::acquire(&path).unwrap();
     }
 
     #[test]
-    fn those_who_look_do_not_keep_anybody_from_taking_it() {
+    fn shared_reader_does_not_block_acquire() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("gateway.lock");
-        drop(Lock::take(&path).unwrap());
-        let looking = File::open(&path).unwrap();
-        looking.try_lock_shared().unwrap();
+        drop(Lock::acquire(&path).unwrap());
+        let reader = File::open(&path).unwrap();
+        reader.try_lock_shared().unwrap();
         std::thread::scope(|scope| {
-            let taking = scope.spawn(|| Lock::take(&path));
-            drop(looking);
-            assert!(taking.join().unwrap().is_ok());
+            let writer = scope.spawn(|| Lock::acquire(&path));
+            drop(reader);
+            assert!(writer.join().unwrap().is_ok());
         });
     }
 
     #[test]
-    fn rubbish_in_the_file_does_not_matter() {
+    fn overwrites_invalid_lock_file() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("gateway.lock");
         std::fs::write(&path, b"\xff\xffnot json, and longer than any record would be".repeat(40)).unwrap();
-        let lock = Lock::take(&path).unwrap();
+        let lock = Lock::acquire(&path).unwrap();
         assert_eq!(read(&path).unwrap().process.pid, std::process::id());
         drop(lock);
     }

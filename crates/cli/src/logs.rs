@@ -1,8 +1,7 @@
-//! The log: to stderr, for the person who must act. No level shows message text or secrets.
+//! The log, written to stderr. No level logs message text or secrets.
 //!
-//! Lines go through a thread of their own, behind a bounded queue. Whoever reads stderr may leave or fall
-//! asleep; then lines are lost, and nothing else: no task waits for the log, and none dies of it. A crash
-//! loses at most what is in the queue.
+//! A separate thread writes the lines from a bounded queue. When stderr is slow or closed, lines are dropped;
+//! no task waits for the log. A crash loses at most the queue.
 
 use std::io::{self, Write};
 use std::sync::OnceLock;
@@ -11,87 +10,85 @@ use std::time::Duration;
 
 use tracing_subscriber::EnvFilter;
 
-const DEPTH: usize = 1024;
-/// At the end, this long for a reader that is slow.
-const FLUSH: Duration = Duration::from_millis(500);
+const QUEUE_CAPACITY: usize = 1024;
+const FLUSH_TIMEOUT: Duration = Duration::from_millis(500);
 
-static LINES: OnceLock<SyncSender<Line>> = OnceLock::new();
+static QUEUE: OnceLock<SyncSender<LogMessage>> = OnceLock::new();
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Loudness {
+pub enum Verbosity {
     Quiet,
     Normal,
     Verbose,
-    Everything,
+    Trace,
 }
 
-enum Line {
+enum LogMessage {
     Text(Vec<u8>),
-    /// Answered when everything before it is written.
+    /// Acknowledged once everything before it is written.
     Flush(SyncSender<()>),
 }
 
-/// `RUST_LOG` says it all if it is set; otherwise ours is heard, and of others what goes wrong.
-pub fn start(loudness: Loudness) {
-    let chosen = std::env::var("RUST_LOG").ok().filter(|text| !text.trim().is_empty());
-    let directives = match (loudness, chosen) {
-        (_, Some(chosen)) => chosen,
-        (Loudness::Quiet, None) => "error".into(),
-        (Loudness::Normal, None) => ours("warn", "info"),
-        (Loudness::Verbose, None) => ours("info", "debug"),
-        (Loudness::Everything, None) => ours("debug", "trace"),
+/// Installs the subscriber and the panic hook. `RUST_LOG` overrides the verbosity.
+pub fn start(verbosity: Verbosity) {
+    let from_environment = std::env::var("RUST_LOG").ok().filter(|text| !text.trim().is_empty());
+    let directives = match (verbosity, from_environment) {
+        (_, Some(from_environment)) => from_environment,
+        (Verbosity::Quiet, None) => "error".into(),
+        (Verbosity::Normal, None) => directives("warn", "info"),
+        (Verbosity::Verbose, None) => directives("info", "debug"),
+        (Verbosity::Trace, None) => directives("debug", "trace"),
     };
     let filter = EnvFilter::builder().parse_lossy(directives);
     let plain = anstream::AutoStream::choice(&io::stderr()) == anstream::ColorChoice::Never;
-    let (lines, queue) = sync_channel(DEPTH);
+    let (lines, queue) = sync_channel(QUEUE_CAPACITY);
     let writer = std::thread::Builder::new().name("petasos-log".into()).spawn(move || write(&queue));
-    if writer.is_err() || LINES.set(lines).is_err() {
-        return; // no thread, no log; or a second start, and the first one's log is as good
+    if writer.is_err() || QUEUE.set(lines).is_err() {
+        return; // no thread, or the log has been started already
     }
     let log = tracing_subscriber::fmt()
         .compact()
-        .with_writer(|| Queued)
+        .with_writer(|| QueueWriter)
         .with_ansi(!plain)
         .with_target(false)
         .with_env_filter(filter);
-    // What a panic says may quote a message; where it happened never does.
+    // A panic message may quote user text; its location never does.
     std::panic::set_hook(Box::new(|panic| {
-        let place = panic.location().map(ToString::to_string).unwrap_or_default();
-        tracing::error!(place, "panic");
+        let location = panic.location().map(ToString::to_string).unwrap_or_default();
+        tracing::error!(location, "panic");
     }));
-    // A second subscriber in one process can only be a test's; its log is as good as ours.
+    // Fails only in tests, where a subscriber exists already.
     let _ = log.try_init();
 }
 
-/// Waits until what was logged is written, or nobody reads it.
+/// Waits until the queue is written, at most `FLUSH_TIMEOUT`.
 pub fn flush() {
-    let Some(lines) = LINES.get() else { return };
+    let Some(lines) = QUEUE.get() else { return };
     let (done, written) = sync_channel(1);
-    if lines.try_send(Line::Flush(done)).is_ok() {
-        let _too_late = written.recv_timeout(FLUSH);
+    if lines.try_send(LogMessage::Flush(done)).is_ok() {
+        let _too_late = written.recv_timeout(FLUSH_TIMEOUT);
     }
 }
 
-fn write(queue: &Receiver<Line>) {
+fn write(queue: &Receiver<LogMessage>) {
     for line in queue {
         match line {
-            Line::Text(text) => {
+            LogMessage::Text(text) => {
                 let _reader_gone = io::stderr().write_all(&text);
             }
-            Line::Flush(done) => {
-                let _asker_gone = done.send(());
+            LogMessage::Flush(done) => {
+                let _waiter_gone = done.send(());
             }
         }
     }
 }
 
-/// One event is one write.
-struct Queued;
+struct QueueWriter;
 
-impl Write for Queued {
+impl Write for QueueWriter {
     fn write(&mut self, text: &[u8]) -> io::Result<usize> {
-        if let Some(lines) = LINES.get() {
-            let _full = lines.try_send(Line::Text(text.to_vec()));
+        if let Some(lines) = QUEUE.get() {
+            let _full = lines.try_send(LogMessage::Text(text.to_vec()));
         }
         Ok(text.len())
     }
@@ -101,7 +98,7 @@ impl Write for Queued {
     }
 }
 
-fn ours(others: &str, us: &str) -> String {
+fn directives(other_level: &str, level: &str) -> String {
     let crates = [
         "petasos",
         "petasos_cli",
@@ -111,6 +108,6 @@ fn ours(others: &str, us: &str) -> String {
         "petasos_agent",
         "petasos_store",
     ];
-    let ours: Vec<String> = crates.iter().map(|name| format!("{name}={us}")).collect();
-    format!("{others},{}", ours.join(","))
+    let own: Vec<String> = crates.iter().map(|name| format!("{name}={level}")).collect();
+    format!("{other_level},{}", own.join(","))
 }

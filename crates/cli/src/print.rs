@@ -1,7 +1,7 @@
-//! What people see: tables, ages and emphasis. `anstream` drops the colours where they are not wanted.
+//! Output for people: tables, ages and styles. `anstream` removes colours where the terminal does not support
+//! them.
 //!
-//! Printing never fails: whoever reads may leave at any moment (`petasos run | head`), and that must cost
-//! only the text.
+//! Printing never fails: the reader may close the pipe at any moment (`petasos run | head`).
 
 use std::fmt::Arguments;
 use std::io::Write;
@@ -16,24 +16,24 @@ use crate::failure::Failure;
 
 pub const BOLD: Style = Style::new().bold();
 pub const DIM: Style = Style::new().dimmed();
-pub const GOOD: Style = AnsiColor::Green.on_default();
-pub const ODD: Style = AnsiColor::Yellow.on_default();
-pub const BAD: Style = AnsiColor::Red.on_default();
+pub const SUCCESS: Style = AnsiColor::Green.on_default();
+pub const WARNING: Style = AnsiColor::Yellow.on_default();
+pub const ERROR: Style = AnsiColor::Red.on_default();
 pub const CODE: Style = AnsiColor::Cyan.on_default();
 
-/// A line on standard output, if anybody still reads it.
+/// Prints a line to standard output and ignores a closed pipe.
 #[macro_export]
-macro_rules! say {
+macro_rules! outln {
     ($($text:tt)*) => { $crate::print::line_out(format_args!($($text)*)) };
 }
 
-/// A line on standard error, if anybody still reads it.
+/// Prints a line to standard error and ignores a closed pipe.
 #[macro_export]
-macro_rules! warn_of {
+macro_rules! errln {
     ($($text:tt)*) => { $crate::print::line_err(format_args!($($text)*)) };
 }
 
-pub use crate::{say, warn_of};
+pub use crate::{errln, outln};
 
 pub fn line_out(text: Arguments<'_>) {
     let mut out = anstream::stdout().lock();
@@ -45,20 +45,18 @@ pub fn line_err(text: Arguments<'_>) {
     let _reader_gone = writeln!(out, "{text}").and_then(|()| out.flush());
 }
 
-/// A problem of the configuration, on standard output.
 pub fn problem(problem: &Problem) {
-    say!("{} {problem}", word(problem.severity));
+    outln!("{} {problem}", severity_label(problem.severity));
 }
 
-/// The same on standard error.
 pub fn problem_err(problem: &Problem) {
-    warn_of!("{} {problem}", word(problem.severity));
+    errln!("{} {problem}", severity_label(problem.severity));
 }
 
-fn word(severity: Severity) -> String {
+fn severity_label(severity: Severity) -> String {
     match severity {
-        Severity::Error | Severity::Unknown => styled(BAD, "error:"),
-        Severity::Warning => styled(ODD, "warning:"),
+        Severity::Error | Severity::Unknown => styled(ERROR, "error:"),
+        Severity::Warning => styled(WARNING, "warning:"),
     }
 }
 
@@ -69,11 +67,11 @@ pub fn styled(style: Style, text: &str) -> String {
 pub fn json<T: Serialize + ?Sized>(value: &T) -> Result<(), Failure> {
     let text =
         serde_json::to_string_pretty(value).map_err(|error| Failure::new(format!("no JSON: {error}")))?;
-    say!("{text}");
+    outln!("{text}");
     Ok(())
 }
 
-/// Columns as wide as their widest cell; the last one runs free.
+/// Pads every column except the last to its widest cell.
 pub fn table(heads: &[&str], rows: &[Vec<String>]) {
     let width = |at: usize| {
         let cells = rows.iter().filter_map(|row| row.get(at)).map(|cell| cell.chars().count());
@@ -81,25 +79,26 @@ pub fn table(heads: &[&str], rows: &[Vec<String>]) {
     };
     let line = |cells: Vec<&str>| -> String {
         let last = cells.len().saturating_sub(1);
-        let padded = cells.iter().enumerate().map(|(at, cell)| match at == last {
-            true => (*cell).to_owned(),
-            false => format!("{cell}{}", " ".repeat(width(at).saturating_sub(cell.chars().count()) + 2)),
+        let padded = cells.iter().enumerate().map(|(at, cell)| {
+            if at == last {
+                return (*cell).to_owned();
+            }
+            format!("{cell}{}", " ".repeat(width(at).saturating_sub(cell.chars().count()) + 2))
         });
         padded.collect()
     };
-    say!("{}", styled(DIM, &line(heads.to_vec())));
+    outln!("{}", styled(DIM, &line(heads.to_vec())));
     for row in rows {
-        say!("{}", line(row.iter().map(String::as_str).collect()));
+        outln!("{}", line(row.iter().map(String::as_str).collect()));
     }
 }
 
-/// One line of at most `most` characters.
-pub fn cut(text: &str, most: usize) -> String {
+pub fn truncate(text: &str, max: usize) -> String {
     let line = text.split_whitespace().collect::<Vec<_>>().join(" ");
-    if line.chars().count() <= most {
+    if line.chars().count() <= max {
         return line;
     }
-    let short: String = line.chars().take(most.saturating_sub(1)).collect();
+    let short: String = line.chars().take(max.saturating_sub(1)).collect();
     format!("{short}…")
 }
 
@@ -129,7 +128,7 @@ pub fn span(time: Duration) -> String {
 }
 
 /// `until 23:14 (in 58 min)`, on this machine's clock.
-pub fn moment(then: Millis, now: Millis) -> String {
+pub fn describe_until(then: Millis, now: Millis) -> String {
     let minutes = then.since(now).as_secs().div_ceil(60);
     match local(then) {
         Some(local) => format!("until {} (in {minutes} min)", local.strftime("%H:%M")),
@@ -160,7 +159,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn ages_are_told_in_the_unit_that_fits() {
+    fn ago_picks_the_unit() {
         let check = |seconds: u64, want: &str| assert_eq!(ago(Millis(0), Millis(seconds * 1000)), want);
         check(0, "just now");
         check(59, "59 s ago");
@@ -169,9 +168,9 @@ mod tests {
     }
 
     #[test]
-    fn a_moment_is_told_as_a_time_and_a_wait() {
-        let told = moment(Millis(3_600_000), Millis(120_000));
-        assert!(told.starts_with("until ") && told.ends_with("(in 58 min)"), "{told}");
+    fn describes_time_and_wait() {
+        let text = describe_until(Millis(3_600_000), Millis(120_000));
+        assert!(text.starts_with("until ") && text.ends_with("(in 58 min)"), "{text}");
         assert_eq!(
             (count(1_u64, "cat", "cats"), count(2_u64, "cat", "cats")),
             ("1 cat".into(), "2 cats".into())
@@ -179,7 +178,7 @@ mod tests {
     }
 
     #[test]
-    fn spans_are_told_in_the_unit_that_fits() {
+    fn span_picks_the_unit() {
         let check = |ms: u64, want: &str| assert_eq!(span(Duration::from_millis(ms)), want);
         check(0, "0 s");
         check(1, "1 s");
@@ -189,8 +188,8 @@ mod tests {
     }
 
     #[test]
-    fn long_texts_are_cut_by_characters() {
-        assert_eq!(cut("a\n  b", 9), "a b");
-        assert_eq!(cut("äöüß", 3), "äö…");
+    fn truncates_by_characters() {
+        assert_eq!(truncate("a\n  b", 9), "a b");
+        assert_eq!(truncate("äöüß", 3), "äö…");
     }
 }

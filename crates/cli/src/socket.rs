@@ -1,4 +1,4 @@
-//! Where the control socket is. Socket paths are short by nature (108 bytes), homes need not be.
+//! Path of the control socket. Socket paths are limited to 108 bytes; a home path may be longer.
 
 use std::ffi::OsString;
 use std::fs::{self, DirBuilder};
@@ -7,26 +7,27 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{DirBuilderExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
-/// The longest path that can be bound everywhere, with a letter to spare.
-const LONGEST: usize = 100;
+/// The longest path that every system can bind, with one byte to spare.
+const MAX_PATH: usize = 100;
 
-/// The path for a gateway that starts on this home.
-pub fn place(home: &Path, env: impl Fn(&str) -> Option<OsString>) -> PathBuf {
+/// The socket path of a gateway that starts on this home.
+pub fn path_for(home: &Path, env: impl Fn(&str) -> Option<OsString>) -> PathBuf {
     let direct = home.join("petasos.sock");
-    if direct.as_os_str().len() <= LONGEST {
+    if direct.as_os_str().len() <= MAX_PATH {
         return direct;
     }
     let name = format!("{:016x}.sock", fnv(home.as_os_str().as_bytes()));
     let runtime = env("XDG_RUNTIME_DIR").map(PathBuf::from).filter(|dir| dir.is_absolute());
     let short =
-        runtime.map(|dir| dir.join("petasos").join(&name)).filter(|it| it.as_os_str().len() <= LONGEST);
+        runtime.map(|dir| dir.join("petasos").join(&name)).filter(|it| it.as_os_str().len() <= MAX_PATH);
     short.unwrap_or_else(|| {
         PathBuf::from(format!("/tmp/petasos-{}", rustix::process::getuid().as_raw())).join(name)
     })
 }
 
-/// Makes the directory of a socket that is not in the home. One that others could have made is refused.
-pub fn prepare(socket: &Path) -> io::Result<()> {
+/// Creates the directory of a socket outside the home. Refuses a directory in `/tmp` that another user could
+/// have created.
+pub fn create_directory(socket: &Path) -> io::Result<()> {
     let Some(dir) = socket.parent() else { return Ok(()) };
     if dir.exists() && !dir.starts_with("/tmp") {
         return Ok(());
@@ -38,13 +39,10 @@ pub fn prepare(socket: &Path) -> io::Result<()> {
     if ours || !dir.starts_with("/tmp/petasos-") {
         return Ok(());
     }
-    Err(io::Error::new(
-        io::ErrorKind::PermissionDenied,
-        format!("{} belongs to somebody else", dir.display()),
-    ))
+    Err(io::Error::new(io::ErrorKind::PermissionDenied, format!("{} belongs to another user", dir.display())))
 }
 
-/// FNV-1a: the same number in every build, for ever. Nobody's safety depends on it.
+/// FNV-1a: stable across builds. Not security-relevant.
 fn fnv(bytes: &[u8]) -> u64 {
     bytes
         .iter()
@@ -58,13 +56,13 @@ mod tests {
     #[track_caller]
     fn check(home: &str, runtime: Option<&str>, want_prefix: &str) {
         let env = |name: &str| runtime.filter(|_| name == "XDG_RUNTIME_DIR").map(OsString::from);
-        let place = place(Path::new(home), env);
-        assert!(place.starts_with(want_prefix), "{}", place.display());
-        assert!(place.as_os_str().len() <= LONGEST);
+        let path = path_for(Path::new(home), env);
+        assert!(path.starts_with(want_prefix), "{}", path.display());
+        assert!(path.as_os_str().len() <= MAX_PATH);
     }
 
     #[test]
-    fn a_short_home_holds_its_socket_and_a_long_one_has_it_elsewhere() {
+    fn long_homes_use_a_socket_outside_the_home() {
         let long = format!("/home/{}", "x".repeat(120));
         check("/home/a/.petasos", None, "/home/a/.petasos");
         check(&long, Some("/run/user/7"), "/run/user/7/petasos");
@@ -74,8 +72,8 @@ mod tests {
     }
 
     #[test]
-    fn two_homes_have_two_sockets() {
-        let of = |letter: &str| place(Path::new(&format!("/{}", letter.repeat(150))), |_| None);
+    fn socket_path_is_unique_per_home() {
+        let of = |letter: &str| path_for(Path::new(&format!("/{}", letter.repeat(150))), |_| None);
         assert_ne!(of("x"), of("y"));
         assert_eq!(of("x"), of("x"));
     }

@@ -1,9 +1,8 @@
-//! The closed sets of words that settings take. Wiring maps each to the type of the part that it sets.
+//! Closed sets of words for settings. The wiring maps them to the types of the components.
 
 use crate::key::choices;
 
 choices! {
-    /// Who serves the model.
     Provider {
         Auto = "auto",
         OpenAi = "openai",
@@ -38,7 +37,7 @@ choices! {
 
     ReplyMode { Off = "off", First = "first", All = "all" }
 
-    /// Who may write, in one kind of chat.
+    /// Sender policy of one kind of chat.
     ChatPolicy { Open = "open", Allowlist = "allowlist", Pairing = "pairing", Disabled = "disabled" }
 
     NoticeDelivery { Public = "public", Private = "private" }

@@ -1,12 +1,12 @@
-//! The variables a configuration may use: those of the process, then those of `.env` in the home.
+//! Environment variables of the process, then those of `.env` in the home.
 //!
-//! `.env` never enters the process environment: children do not inherit the secrets in it.
+//! `.env` never enters the process environment, so that child processes do not inherit its secrets.
 
 use std::collections::BTreeMap;
 
-/// Where a variable was set.
+/// Source of a variable.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Place {
+pub enum VariableSource {
     Process,
     DotEnv,
 }
@@ -17,43 +17,46 @@ pub struct Environment {
     file: BTreeMap<String, String>,
 }
 
-/// A line of `.env` that is no assignment. It may hold a secret, so only its number is told.
+/// A line of `.env` that is no assignment. It may hold a secret, so only its number is reported.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct BadLine {
+pub struct DotenvError {
     pub line: usize,
 }
 
 impl Environment {
-    pub fn new(process: impl IntoIterator<Item = (String, String)>, dotenv: &str) -> Result<Self, BadLine> {
-        Ok(Self { process: process.into_iter().collect(), file: read(dotenv)? })
+    pub fn new(
+        process: impl IntoIterator<Item = (String, String)>,
+        dotenv: &str,
+    ) -> Result<Self, DotenvError> {
+        Ok(Self { process: process.into_iter().collect(), file: parse(dotenv)? })
     }
 
-    /// Variables of this process that are text; others cannot mean anything to us.
+    /// Variables of this process that are valid UTF-8.
     pub fn of_process() -> impl Iterator<Item = (String, String)> {
         std::env::vars_os()
             .filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)))
     }
 
-    /// A blank variable is an unset one.
-    pub fn get(&self, name: &str) -> Option<(&str, Place)> {
+    /// A blank variable counts as unset.
+    pub fn get(&self, name: &str) -> Option<(&str, VariableSource)> {
         let set =
             |vars: &'_ BTreeMap<String, String>| vars.contains_key(name) && !vars[name].trim().is_empty();
         if set(&self.process) {
-            return Some((self.process[name].trim(), Place::Process));
+            return Some((self.process[name].trim(), VariableSource::Process));
         }
-        set(&self.file).then(|| (self.file[name].trim(), Place::DotEnv))
+        set(&self.file).then(|| (self.file[name].trim(), VariableSource::DotEnv))
     }
 }
 
-fn read(dotenv: &str) -> Result<BTreeMap<String, String>, BadLine> {
+fn parse(dotenv: &str) -> Result<BTreeMap<String, String>, DotenvError> {
     let mut found = BTreeMap::new();
     for pair in dotenvy::from_read_iter(dotenv.as_bytes()) {
         match pair {
             Ok((name, value)) => found.insert(name, value),
             Err(dotenvy::Error::LineParse(bad, _)) => {
-                return Err(BadLine { line: line_of(dotenv, &bad) });
+                return Err(DotenvError { line: line_of(dotenv, &bad) });
             }
-            Err(_) => return Err(BadLine { line: 1 }),
+            Err(_) => return Err(DotenvError { line: 1 }),
         };
     }
     Ok(found)
@@ -69,18 +72,18 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_process_wins_over_the_file_and_blank_means_unset() {
+    fn process_beats_dotenv_and_blank_means_unset() {
         let process = [("A", "1"), ("B", " ")].map(|(name, value)| (name.into(), value.into()));
         let env = Environment::new(process, "A=2\nB=3\nexport C='x # y'\n# no\nD=\n").unwrap();
-        assert_eq!(env.get("A"), Some(("1", Place::Process)));
-        assert_eq!(env.get("B"), Some(("3", Place::DotEnv)));
-        assert_eq!(env.get("C"), Some(("x # y", Place::DotEnv)));
+        assert_eq!(env.get("A"), Some(("1", VariableSource::Process)));
+        assert_eq!(env.get("B"), Some(("3", VariableSource::DotEnv)));
+        assert_eq!(env.get("C"), Some(("x # y", VariableSource::DotEnv)));
         assert_eq!(env.get("D"), None);
     }
 
     #[test]
-    fn a_bad_line_is_named_by_its_number_only() {
+    fn invalid_line_is_reported_by_number_only() {
         let bad = Environment::new([], "A=1\n\nSECRET 'abc\n").unwrap_err();
-        assert_eq!(bad, BadLine { line: 3 });
+        assert_eq!(bad, DotenvError { line: 3 });
     }
 }

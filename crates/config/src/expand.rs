@@ -1,11 +1,11 @@
-//! `${NAME}` and `${NAME:-otherwise}` inside the text values of a configuration.
+//! Expands `${NAME}` and `${NAME:-default}` in text values.
 
 use serde_json::Value;
 
 use super::environment::Environment;
 
-/// Replaces every reference. Names that are not set are added to `missing`; a value that is nothing but
-/// such a reference becomes unset, inside a longer text it stays as written.
+/// Replaces every reference and collects unset names in `missing`. A value that consists only of an unset reference becomes
+/// null; inside a longer text the reference stays.
 pub(crate) fn expand(value: &mut Value, env: &Environment, missing: &mut Vec<String>) {
     match value {
         Value::String(text) => {
@@ -20,52 +20,52 @@ pub(crate) fn expand(value: &mut Value, env: &Environment, missing: &mut Vec<Str
 }
 
 fn replace(text: &str, env: &Environment, missing: &mut Vec<String>) -> Option<Value> {
-    let mut done = String::new();
+    let mut expanded = String::new();
     let mut rest = text;
     let mut touched = false;
     while let Some(at) = rest.find("${") {
-        let Some(reference) = Reference::at(&rest[at..]) else {
-            done.push_str(&rest[..at + 2]);
+        let Some(reference) = VariableReference::at(&rest[at..]) else {
+            expanded.push_str(&rest[..at + 2]);
             rest = &rest[at + 2..];
             continue;
         };
         touched = true;
-        done.push_str(&rest[..at]);
-        let whole = at == 0 && done.is_empty() && reference.length == rest.len();
-        match env.get(reference.name).map(|(value, _)| value).or(reference.otherwise) {
-            Some(value) => done.push_str(value),
+        expanded.push_str(&rest[..at]);
+        let whole = at == 0 && expanded.is_empty() && reference.length == rest.len();
+        match env.get(reference.name).map(|(value, _)| value).or(reference.default) {
+            Some(value) => expanded.push_str(value),
             None => {
                 missing.push(reference.name.to_owned());
                 if whole {
                     return Some(Value::Null);
                 }
-                done.push_str(&rest[at..at + reference.length]);
+                expanded.push_str(&rest[at..at + reference.length]);
             }
         }
         rest = &rest[at + reference.length..];
     }
-    done.push_str(rest);
-    touched.then_some(Value::String(done))
+    expanded.push_str(rest);
+    touched.then_some(Value::String(expanded))
 }
 
-struct Reference<'a> {
+struct VariableReference<'a> {
     name: &'a str,
-    otherwise: Option<&'a str>,
+    default: Option<&'a str>,
     length: usize,
 }
 
-impl<'a> Reference<'a> {
-    /// The reference `text` begins with, if what follows `${` is a name.
+impl<'a> VariableReference<'a> {
+    /// Parses a reference at the start of `text`.
     fn at(text: &'a str) -> Option<Self> {
         let end = text.find('}')?;
         let inside = &text[2..end];
-        let (name, otherwise) = match inside.split_once(":-") {
-            Some((name, otherwise)) => (name, Some(otherwise)),
+        let (name, default) = match inside.split_once(":-") {
+            Some((name, default)) => (name, Some(default)),
             None => (inside, None),
         };
         let starts = name.starts_with(|c: char| c.is_ascii_alphabetic() || c == '_');
         let is_name = starts && name.chars().all(|c| c.is_ascii_alphanumeric() || c == '_');
-        is_name.then_some(Self { name, otherwise, length: end + 1 })
+        is_name.then_some(Self { name, default, length: end + 1 })
     }
 }
 
@@ -87,7 +87,7 @@ mod tests {
     }
 
     #[test]
-    fn references_are_replaced_and_missing_ones_reported() {
+    fn references_are_expanded_and_missing_ones_reported() {
         check("http://${HOST}:${PORT}/v1", json!("http://example.org:9000/v1"), &[]);
         check("${PORT}", json!("9000"), &[]);
         check("${NOPE}", Value::Null, &["NOPE"]);
@@ -98,7 +98,7 @@ mod tests {
     }
 
     #[test]
-    fn lists_and_sections_are_searched_too() {
+    fn references_in_lists_and_sections_are_expanded() {
         let env = Environment::new([("A".into(), "1".into())], "").unwrap();
         let mut value = json!({"x": ["${A}", 2], "y": {"z": "-${A}-"}});
         expand(&mut value, &env, &mut Vec::new());

@@ -1,9 +1,9 @@
-//! What one key is, what it is set to, and who set it. Secrets are never part of the answer.
+//! Explanations of keys: meaning, value and origin, without secrets.
 
 use serde::Serialize;
 use serde_json::Value;
 
-use crate::catalogue::{self, Entry, Found};
+use crate::catalogue::{self, CatalogueEntry, FoundKey};
 use crate::key::{Effect, Kind};
 use crate::settings::Settings;
 use crate::value::expected;
@@ -13,34 +13,33 @@ pub struct Explanation {
     pub key: String,
     pub help: &'static str,
     pub expects: String,
-    /// As it may be shown: a secret is `set` or nothing.
+    /// Printable value; a secret is shown as `set`.
     pub value: Option<Value>,
     pub origin: String,
     pub default: Option<String>,
     pub environment: Vec<String>,
-    /// Other places in the file that mean the same.
+    /// Alternative paths.
     pub also: Vec<String>,
-    /// `false`: accepted, and it does not do what it says.
+    /// `false`: accepted but without effect.
     pub used: bool,
-    /// What is denied while a restriction that is not implemented is set.
+    /// Permission denied while this unimplemented restriction is set.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub denies: Option<&'static str>,
-    /// When a changed value takes effect: `live` or `restart`.
     pub reload: &'static str,
 }
 
-/// Every key of the table in its order, as nobody has set it.
+/// Every key in catalogue order, unset.
 pub fn reference() -> Vec<Explanation> {
-    let found = |key: &'static Entry| Found { key, path: key.path.replace('*', "<platform>") };
+    let found = |key: &'static CatalogueEntry| FoundKey { key, path: key.path.replace('*', "<platform>") };
     catalogue::all().map(|key| explained(found(key), &Settings::default())).collect()
 }
 
-/// `None` for a key that nobody knows.
+/// `None`: unknown key.
 pub fn explain(path: &str, settings: &Settings) -> Option<Explanation> {
     catalogue::find(path).map(|found| explained(found, settings))
 }
 
-fn explained(found: Found, settings: &Settings) -> Explanation {
+fn explained(found: FoundKey, settings: &Settings) -> Explanation {
     let platform = platform(&found);
     let declared = &found.key.declared;
     let variables = found.key.env.iter().map(|name| name.replace("{P}", &platform.to_ascii_uppercase()));
@@ -66,7 +65,7 @@ fn explained(found: Found, settings: &Settings) -> Explanation {
     }
 }
 
-/// The keys of a section, or those that a variable sets. Empty if it is neither.
+/// The keys of a section, or those set by a variable.
 pub fn explain_group(name: &str, settings: &Settings) -> Vec<Explanation> {
     let paths = catalogue::below(name).into_iter().chain(catalogue::set_by(name));
     let mut found: Vec<Explanation> = paths.filter_map(|path| explain(&path, settings)).collect();
@@ -75,18 +74,18 @@ pub fn explain_group(name: &str, settings: &Settings) -> Vec<Explanation> {
     found
 }
 
-/// Everything that is set, as it may be shown.
+/// All set keys.
 pub fn explain_all(settings: &Settings) -> Vec<Explanation> {
     settings.paths().filter_map(|path| explain(path, settings)).collect()
 }
 
-/// Everything that is not set, but for keys that any platform may have.
+/// All unset keys, except those for any platform.
 pub fn explain_unset(settings: &Settings) -> Vec<Explanation> {
     let unset = catalogue::all().filter(|key| !settings.has(&key.path) && !key.of_any_platform());
     unset.filter_map(|key| explain(&key.path, settings)).collect()
 }
 
-/// Every path, with a platform's name where any may stand.
+/// Every path; keys for any platform use an example platform.
 pub fn known_paths() -> Vec<String> {
     catalogue::all().map(|key| key.path.replace('*', "telegram")).collect()
 }
@@ -96,7 +95,7 @@ fn shown(path: &str, settings: &Settings) -> Option<Value> {
     let kind = catalogue::find(path)?.key.declared.kind;
     match kind {
         Kind::Secret => Some(Value::from("set")),
-        // A structure may hold keys of its own.
+        // A structure may contain secrets.
         Kind::Table => Some(redact(value)),
         Kind::Flag
         | Kind::Count(..)
@@ -124,8 +123,8 @@ fn redact(value: Value) -> Value {
     }
 }
 
-/// What `*` stands for in this key.
-pub(crate) fn platform(found: &Found) -> String {
+/// The platform name in place of `*`.
+pub(crate) fn platform(found: &FoundKey) -> String {
     let before = found.key.declared.path.split('*').next().unwrap_or_default();
     let rest = found.path.strip_prefix(before).unwrap_or_default();
     rest.split('.').next().unwrap_or_default().to_owned()

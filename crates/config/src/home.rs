@@ -1,4 +1,4 @@
-//! Where everything lives: one directory, private to its owner.
+//! The home: one private directory with all files of a gateway.
 
 use std::ffi::OsString;
 use std::fs::DirBuilder;
@@ -6,11 +6,10 @@ use std::io;
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 
-/// The directory that holds configuration, database, lock and socket of one gateway.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Home {
     path: PathBuf,
-    /// Who named it, for `doctor` and `config path`.
+    /// Source of the path, for `doctor` and `config path`.
     pub named_by: &'static str,
 }
 
@@ -18,11 +17,11 @@ pub struct Home {
 #[error(
     "there is no home directory to keep files in: neither --home, PETASOS_HOME, HERMES_HOME nor HOME is set"
 )]
-pub struct Nowhere;
+pub struct NoHomeError;
 
 impl Home {
-    /// `--home`, else `PETASOS_HOME`, else `HERMES_HOME`, else `~/.petasos`. A blank variable is an unset one.
-    pub fn resolve(flag: Option<&Path>, env: impl Fn(&str) -> Option<OsString>) -> Result<Self, Nowhere> {
+    /// `--home`, else `PETASOS_HOME`, else `HERMES_HOME`, else `~/.petasos`. A blank variable counts as unset.
+    pub fn resolve(flag: Option<&Path>, env: impl Fn(&str) -> Option<OsString>) -> Result<Self, NoHomeError> {
         let named = |name: &str| env(name).filter(|value| !value.is_empty()).map(PathBuf::from);
         let flag = flag.map(Path::to_path_buf);
         let (path, named_by) = None
@@ -30,12 +29,12 @@ impl Home {
             .or_else(|| named("PETASOS_HOME").map(|path| (path, "PETASOS_HOME")))
             .or_else(|| named("HERMES_HOME").map(|path| (path, "HERMES_HOME")))
             .or_else(|| named("HOME").map(|home| (home.join(".petasos"), "default")))
-            .ok_or(Nowhere)?;
+            .ok_or(NoHomeError)?;
         let path = std::path::absolute(&path).unwrap_or(path);
         Ok(Self { path, named_by })
     }
 
-    /// Makes the directory, readable by nobody else. One that exists is left as it is.
+    /// Creates a private directory; leaves an existing one unchanged.
     pub fn create(&self) -> io::Result<()> {
         DirBuilder::new().recursive(true).mode(0o700).create(&self.path)
     }
@@ -56,7 +55,7 @@ impl Home {
         self.path.join("petasos.db")
     }
 
-    /// Beside the database since it was made.
+    /// Exists once the database was created.
     pub fn database_marker(&self) -> PathBuf {
         self.path.join(".petasos-db")
     }
@@ -88,7 +87,7 @@ mod tests {
     }
 
     #[test]
-    fn the_flag_beats_ours_beats_the_older_name_beats_the_default() {
+    fn flag_beats_variables_beat_the_default() {
         let all = [("PETASOS_HOME", "/p"), ("HERMES_HOME", "/h"), ("HOME", "/root")];
         check(Some("/f"), &all, ("/f", "--home"));
         check(None, &all, ("/p", "PETASOS_HOME"));
@@ -98,12 +97,12 @@ mod tests {
     }
 
     #[test]
-    fn without_any_name_there_is_an_error_and_not_a_guess() {
-        assert_eq!(Home::resolve(None, |_| None), Err(Nowhere));
+    fn missing_home_is_an_error() {
+        assert_eq!(Home::resolve(None, |_| None), Err(NoHomeError));
     }
 
     #[test]
-    fn a_new_home_is_private_and_an_old_one_is_left_alone() {
+    fn new_home_is_private_and_existing_one_is_unchanged() {
         let dir = tempfile::tempdir().unwrap();
         let flag = dir.path().join("a/b");
         let home = Home::resolve(Some(&flag), |_| None).unwrap();

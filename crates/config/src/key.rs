@@ -1,39 +1,39 @@
-//! A key: one setting as a typed constant, with everything that is known about it.
+//! Keys: typed constants with the metadata of one setting.
 //!
-//! [`Settings::get`](crate::Settings::get) takes a key and returns its type, so that a setting cannot be read without a
-//! declaration. `keys!` lists every constant in the catalogue, so that none can be read without being accepted in a file.
+//! [`Settings::get`](crate::Settings::get) takes a key and returns its type, so a setting cannot be read without a
+//! declaration. `keys!` lists every constant in the catalogue, so every declared key is accepted in a file.
 
 use std::fmt;
 use std::time::Duration;
 
-use petasos_core::{Platform, Secret};
+use petasos_core::{Platform, Secret, text};
 use serde_json::Value;
 
 const DAY: u64 = 24 * 3600;
 
-/// What may be written.
+/// Syntax of a value.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Kind {
     Flag,
-    /// A whole number in this range.
+    /// An integer in this range.
     Count(i64, i64),
-    /// The same, or `none` for no limit.
+    /// Like `Count`, or `none` for no limit.
     Limit(i64, i64),
-    /// A number of seconds or the like, not negative.
+    /// A non-negative number.
     Number,
-    /// A number of seconds; a negative one counts as 0.
+    /// Seconds; a negative number counts as 0.
     Wait,
     Text,
     /// A text that is never printed.
     Secret,
     Choice(&'static [&'static str]),
-    /// Several texts: a list, or one text with commas.
+    /// A list of texts, or one text with commas.
     List,
-    /// A structure with a shape of its own.
+    /// A structure that the reader of the key parses.
     Table,
 }
 
-/// The value of a setting that is not set.
+/// Value of an unset setting.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Default {
     None,
@@ -56,7 +56,6 @@ impl Default {
         }
     }
 
-    /// As it would be written.
     pub(crate) fn shown(self) -> Option<String> {
         match self {
             Self::None | Self::List([]) => None,
@@ -69,31 +68,31 @@ impl Default {
     }
 }
 
-/// What a setting changes today.
+/// How the program treats a setting.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Effect {
     Read,
-    /// Known from existing files and not implemented. It restricts nothing, so a warning is enough.
+    /// Accepted from existing files but not implemented. It restricts nothing, so a warning is enough.
     Ignored,
-    /// It restricts something and is not implemented (or not on every platform): what it may restrict is denied.
+    /// Not implemented (on all platforms) although it restricts something: what it might restrict is denied.
     FailsClosed(Closed),
 }
 
-/// How a restricting setting that is not implemented fails closed.
+/// How an unimplemented restriction fails closed.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Closed {
-    /// What is denied while it is set, as a sentence about the setting.
+    /// The denied permission, as a clause for a message.
     pub denies: &'static str,
-    /// A value (YAML) that restricts something: the tests set it and expect fewer permissions.
+    /// A YAML value that restricts something; tests set it and expect fewer permissions.
     pub sample: &'static str,
 }
 
 /// When a changed value takes effect.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Reload {
-    /// Read each time it is used.
+    /// Read on each use.
     Live,
-    /// Read when the process starts.
+    /// Read at process start.
     Restart,
 }
 
@@ -106,25 +105,25 @@ impl Reload {
     }
 }
 
-/// A key without its type.
+/// Metadata of a key, without its type.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Declared {
-    /// `*` stands for a platform's name.
+    /// `*` stands for a platform name.
     pub path: &'static str,
-    /// What `*` stands for; `None` in a key that any platform may have.
+    /// Value of `*`; `None` in a key for any platform.
     pub platform: Option<&'static str>,
     pub kind: Kind,
     pub default: Default,
     pub help: &'static str,
-    /// Variables that set it; the first one that is set counts. `{P}` is the platform's name.
+    /// Environment variables, by precedence. `{P}` is the upper-case platform name.
     pub env: &'static [&'static str],
-    /// Other paths with the same meaning.
+    /// Alternative paths.
     pub also: &'static [&'static str],
-    /// The file takes precedence over the environment (the reverse of the rule).
+    /// The file takes precedence over the environment, instead of the reverse.
     pub file_first: bool,
-    /// A value that cannot be used is replaced by the default, with a warning.
+    /// An invalid value is replaced by the default, with a warning.
     pub forgiving: bool,
-    /// An empty text counts as one; otherwise it is as if nothing was set.
+    /// An empty text is a value; otherwise it counts as unset.
     pub verbatim: bool,
     pub effect: Effect,
     pub reload: Reload,
@@ -132,10 +131,10 @@ pub struct Declared {
 
 impl Declared {
     pub(crate) fn path(&self) -> String {
-        self.in_place(self.path)
+        self.expand_platform(self.path)
     }
 
-    pub(crate) fn in_place(&self, pattern: &str) -> String {
+    pub(crate) fn expand_platform(&self, pattern: &str) -> String {
         match self.platform {
             Some(platform) => pattern.replace('*', platform),
             None => pattern.to_owned(),
@@ -143,13 +142,12 @@ impl Declared {
     }
 }
 
-/// A setting of type `T`.
 pub struct Key<T: 'static> {
     pub(crate) declared: Declared,
     read: fn(Option<&Value>) -> T,
 }
 
-/// A setting of type `T` that any platform may have.
+/// A setting of type `T` for any platform.
 pub struct PlatformKey<T: 'static>(pub(crate) Key<T>);
 
 impl<T> Clone for Key<T> {
@@ -166,7 +164,7 @@ impl<T> fmt::Debug for Key<T> {
     }
 }
 
-/// The path, as messages name it.
+/// Prints the path, as used in messages.
 impl<T> fmt::Display for Key<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.declared.path())
@@ -244,22 +242,22 @@ impl<T> Key<T> {
         self.with(Declared { reload: Reload::Live, ..self.declared })
     }
 
-    /// Not implemented, and nothing but a feature is missing.
+    /// Not implemented; only a feature is missing.
     pub(crate) const fn ignored(self) -> Self {
         self.with(Declared { effect: Effect::Ignored, ..self.declared })
     }
 
-    /// Not implemented, and denied is what it may restrict.
+    /// Not implemented; what it may restrict is denied.
     pub(crate) const fn closed(self, denies: &'static str, sample: &'static str) -> Self {
         self.with(Declared { effect: Effect::FailsClosed(Closed { denies, sample }), ..self.declared })
     }
 
-    /// For any platform; `path` is the one below `platforms.<platform>`.
+    /// Converts to a key for any platform.
     pub(crate) const fn per_platform(self) -> PlatformKey<T> {
         PlatformKey(self)
     }
 
-    /// `value`: what is set, in its final type; else the default.
+    /// Reads the set value, or the default.
     pub(crate) fn read(&self, set: Option<&Value>) -> T {
         let counts = |value: &&Value| self.declared.verbatim || value.as_str() != Some("");
         match set.filter(counts) {
@@ -274,7 +272,7 @@ impl<T> PlatformKey<T> {
         self.0.declared.path.replace('*', platform.as_str())
     }
 
-    /// The key of one platform. A platform that has it must read it.
+    /// The key of one platform, whose adapter must read it.
     pub(crate) const fn on(self, platform: &'static str) -> Key<T> {
         let Self(key) = self;
         key.with(Declared { platform: Some(platform), effect: Effect::Read, ..key.declared })
@@ -287,7 +285,7 @@ impl Key<bool> {
     }
 }
 
-/// A type that values are read as, once they have passed the check of their kind.
+/// A type that checked values convert to.
 pub trait Typed: Sized {
     fn of(value: &Value) -> Option<Self>;
 }
@@ -297,9 +295,9 @@ pub trait Choice: Typed + std::default::Default {
     const WORDS: &'static [&'static str];
 }
 
-/// A whole number.
+/// An unsigned integer type.
 pub trait Whole: Typed + std::default::Default {
-    const MOST: u64;
+    const MAX_VALUE: u64;
 }
 
 macro_rules! whole {
@@ -311,7 +309,7 @@ macro_rules! whole {
         }
 
         impl Whole for $type {
-            const MOST: u64 = Self::MAX as u64;
+            const MAX_VALUE: u64 = Self::MAX as u64;
         }
     )*};
 }
@@ -330,7 +328,7 @@ impl Typed for f64 {
     }
 }
 
-/// An empty text is none.
+/// An empty text counts as unset.
 impl Typed for String {
     fn of(value: &Value) -> Option<Self> {
         value.as_str().filter(|it| !it.is_empty()).map(str::to_owned)
@@ -363,7 +361,7 @@ fn some<T: Typed>(value: Option<&Value>) -> Option<T> {
     value.and_then(T::of)
 }
 
-/// Seconds in a number that is not negative; too many are for ever.
+/// Non-negative seconds; an overflow counts as forever.
 fn span(value: Option<&Value>) -> Duration {
     let seconds = value.and_then(Value::as_f64).unwrap_or_default();
     Duration::try_from_secs_f64(seconds).unwrap_or(Duration::MAX)
@@ -385,14 +383,17 @@ pub(crate) const fn flag(path: &'static str, default: bool, help: &'static str) 
     Key::new(path, Kind::Flag, Default::Flag(default), help, one)
 }
 
-/// Not set is neither yes nor no.
+/// Unset differs from `false`.
 pub(crate) const fn maybe(path: &'static str, help: &'static str) -> Key<Option<bool>> {
     Key::new(path, Kind::Flag, Default::None, help, some)
 }
 
 const fn range<T: Whole>(least: i64, most: i64) -> Kind {
     assert!(least >= 0 && least <= most, "bounds in their order");
-    assert!(most as u64 <= T::MOST || most == i64::MAX, "the type must hold every value within the bounds");
+    assert!(
+        most as u64 <= T::MAX_VALUE || most == i64::MAX,
+        "the type must hold every value within the bounds"
+    );
     Kind::Count(least, most)
 }
 
@@ -420,7 +421,7 @@ pub(crate) const fn maybe_count<T: Whole>(
     Key::new(path, range::<T>(least, most), Default::None, help, some)
 }
 
-/// `None`: there is no limit, written as `none`.
+/// `None`: no limit, written as `none`.
 pub(crate) const fn limit(
     path: &'static str,
     least: i64,
@@ -449,7 +450,7 @@ pub(crate) const fn seconds(path: &'static str, default: f64, help: &'static str
     Key::new(path, Kind::Number, not_negative(default), help, span)
 }
 
-/// 0 is never.
+/// 0 means never.
 pub(crate) const fn seconds_or_never(
     path: &'static str,
     default: f64,
@@ -473,7 +474,7 @@ pub(crate) const fn whole_seconds(
     Key::new(path, range::<u64>(least, most), within(least, most, default), help, span_of::<1>)
 }
 
-/// 0 is never.
+/// 0 means never.
 pub(crate) const fn hours_or_never(
     path: &'static str,
     most: i64,
@@ -487,7 +488,7 @@ pub(crate) const fn days(path: &'static str, least: i64, default: i64, help: &'s
     Key::new(path, range::<u64>(least, 36_500), within(least, 36_500, default), help, span_of::<DAY>)
 }
 
-/// 0 is never.
+/// 0 means never.
 pub(crate) const fn days_or_never(
     path: &'static str,
     default: i64,
@@ -520,7 +521,7 @@ pub(crate) const fn list_or(
     Key::new(path, Kind::List, Default::List(default), help, one)
 }
 
-/// Not set and empty are different.
+/// Unset differs from empty.
 pub(crate) const fn maybe_list(path: &'static str, help: &'static str) -> Key<Option<Vec<String>>> {
     Key::new(path, Kind::List, Default::None, help, some)
 }
@@ -545,7 +546,7 @@ pub(crate) const fn maybe_choice<T: Choice>(path: &'static str, help: &'static s
 const fn is_word(words: &[&str], word: &str) -> bool {
     let mut at = 0;
     while at < words.len() {
-        if same(words[at].as_bytes(), word.as_bytes()) {
+        if text::equal(words[at], word) {
             return true;
         }
         at += 1;
@@ -553,22 +554,8 @@ const fn is_word(words: &[&str], word: &str) -> bool {
     false
 }
 
-const fn same(one: &[u8], other: &[u8]) -> bool {
-    if one.len() != other.len() {
-        return false;
-    }
-    let mut at = 0;
-    while at < one.len() {
-        if one[at] != other[at] {
-            return false;
-        }
-        at += 1;
-    }
-    true
-}
-
-/// Declares keys and lists them. What is declared and not read is found by the test
-/// `every_declared_key_is_read`; the constants are not used by the list, so that a dead one is seen.
+/// Declares keys and lists them. The list does not use the constants, so that the compiler reports dead ones; the test
+/// `every_declared_key_is_read` finds the others.
 macro_rules! keys {
     ($($(#[$meta:meta])* $name:ident: $type:ty = $key:expr;)*) => {
         $($(#[$meta])* pub const $name: $crate::key::Key<$type> = $key;)*
@@ -578,7 +565,7 @@ macro_rules! keys {
     };
 }
 
-/// Like `keys!`, for settings that any platform may have.
+/// Like `keys!`, for settings of any platform.
 macro_rules! platform_keys {
     ($($(#[$meta:meta])* $name:ident: $type:ty = $key:expr;)*) => {
         $($(#[$meta])* pub const $name: $crate::key::PlatformKey<$type> = $key.per_platform();)*
@@ -588,7 +575,7 @@ macro_rules! platform_keys {
     };
 }
 
-/// A closed set of words, one per variant; the first one is the default where nothing else is said.
+/// A closed set of words, one per variant; the first is the default.
 macro_rules! choices {
     ($($(#[$meta:meta])* $name:ident { $($variant:ident = $word:literal),* $(,)? })*) => {$(
         $(#[$meta])*

@@ -1,120 +1,117 @@
-//! What is denied for the sake of settings that restrict something and that nothing implements, or not on the platform
-//! they are set for. Pure; the wiring enforces it, `config check`, `status` and `doctor` report it.
+//! Permissions denied because of unimplemented restrictions. Pure; the wiring enforces them, and `config check`, `status`
+//! and `doctor` report them.
 
 use std::collections::BTreeMap;
 
 use petasos_core::Platform;
-use petasos_core::access::{Closed, Limits, Policy};
+use petasos_core::access::{ClosedFor, PlatformLimits, SenderPolicy};
+use petasos_core::platform::Peer;
 use serde_json::Value;
 
-use crate::catalogue::{self, Entry, agent, any, discord, relay, restrict, slack, telegram};
+use crate::catalogue::{self, CatalogueEntry, agent, any, relay, restrict};
 use crate::choices::ChatPolicy;
 use crate::explain;
 use crate::key::{Effect, Key, Kind, PlatformKey};
 use crate::problem::Problem;
 use crate::settings::Settings;
 
-/// Tools that read websites.
-const READS_WEBSITES: &str = "web_extract";
-const REMEMBERS: &str = "memory";
+/// Tool that reads websites.
+const WEB_TOOL: &str = "web_extract";
+const MEMORY_TOOL: &str = "memory";
+/// Tools that write files, and with them skills.
+const WRITE_TOOLS: [&str; 2] = ["write_file", "patch"];
 
-/// Platforms that are always served by this program, and its own channels: no relay brings messages of them.
-const OURS: &[&str] = &["api_server", "webhook", "relay", "local", "web", "terminal", "subagent", "cron"];
-
-/// Everything that is denied.
+/// Denied permissions.
 #[derive(Debug, Default)]
 pub struct Denied {
-    /// By platform; only those with a limit.
-    pub access: BTreeMap<Platform, Limits>,
-    /// Every tool is off.
+    /// Platforms with a limit.
+    pub access: BTreeMap<Platform, PlatformLimits>,
     pub every_tool: bool,
-    /// Names of tools that are off.
+    /// Tools that are off.
     pub tools: Vec<&'static str>,
     pub terminal: bool,
-    /// Stored memories are not shown.
+    /// Whether stored memories are hidden.
     pub memories: bool,
-    /// One for each setting that denies something.
+    /// One per setting that denies something.
     pub problems: Vec<Problem>,
-    /// One for each restriction that has nothing to restrict, and for those of its parts that have no effect.
+    /// One per restriction, or part of one, that has no effect.
     pub idle: Vec<Problem>,
 }
 
-/// Platforms whose adapter is in this program and has credentials.
-pub fn native(settings: &Settings) -> Vec<Platform> {
-    let on = |enabled: &Key<Option<bool>>| settings.get(enabled) != Some(false);
-    let known = [
-        ("telegram", on(&telegram::ENABLED) && settings.is_set(&telegram::TOKEN)),
-        ("discord", on(&discord::ENABLED) && settings.is_set(&discord::TOKEN)),
-        (
-            "slack",
-            on(&slack::ENABLED) && settings.is_set(&slack::TOKEN) && settings.is_set(&slack::APP_TOKEN),
-        ),
-    ];
-    known.into_iter().filter(|(_, on)| *on).filter_map(|(name, _)| Platform::parse(name)).collect()
-}
-
-/// `native`: platforms that are served by an adapter of this program.
+/// `native`: platforms served by an adapter of this program.
 pub fn denied(settings: &Settings, native: &[Platform]) -> Denied {
     let mut out = Denied::default();
-    for platform in Platform::known() {
-        let limits = Platforms {
+    for platform in Platform::all() {
+        let limits = PlatformRestrictions {
             settings,
             platform,
-            native: native.contains(&platform) || is_ours(platform),
+            native: native.contains(&platform) || is_internal(platform),
             out: &mut out,
         }
         .limits();
-        if limits != Limits::default() {
+        if limits != PlatformLimits::default() {
             out.access.insert(platform, limits);
         }
     }
     out.idle.extend(unreachable(settings, native));
-    routed(settings, &mut out);
+    deny_other_profiles(settings, &mut out);
     out.every_tool = settings.is_set(&restrict::TOOL_HOOKS);
     if out.every_tool {
-        out.say(settings, &restrict::TOOL_HOOKS);
+        out.report(settings, &restrict::TOOL_HOOKS);
     }
     if settings.get(&restrict::BLOCKLIST).is_some_and(|list| list.get("enabled") != Some(&Value::Bool(false)))
     {
-        out.tools.push(READS_WEBSITES);
-        out.say(settings, &restrict::BLOCKLIST);
+        out.tools.push(WEB_TOOL);
+        out.report(settings, &restrict::BLOCKLIST);
     }
     if !settings.get(&restrict::MEMORY) {
-        out.tools.push(REMEMBERS);
+        out.tools.push(MEMORY_TOOL);
         out.memories = true;
-        out.say(settings, &restrict::MEMORY);
+        out.report(settings, &restrict::MEMORY);
+    }
+    if settings.get(&restrict::MEMORY_APPROVAL) {
+        out.tools.push(MEMORY_TOOL);
+        out.report(settings, &restrict::MEMORY_APPROVAL);
+    }
+    if settings.get(&restrict::SKILL_APPROVAL) {
+        out.tools.extend(WRITE_TOOLS);
+        out.report(settings, &restrict::SKILL_APPROVAL);
     }
     if settings.get(&agent::TERMINAL_BACKEND).trim() != "local" {
         out.terminal = true;
-        out.say(settings, &agent::TERMINAL_BACKEND);
+        out.report(settings, &agent::TERMINAL_BACKEND);
     }
     out
 }
 
-fn is_ours(platform: Platform) -> bool {
-    OURS.contains(&platform.as_str())
+/// Whether no relay carries the messages of a platform: it is a channel of this program, or the relay itself.
+fn is_internal(platform: Platform) -> bool {
+    match platform.peer() {
+        Peer::People => platform == Platform::RELAY,
+        Peer::Owner | Peer::Caller | Peer::Sender | Peer::Parent | Peer::Schedule => true,
+    }
 }
 
-/// What is denied or restricted by the settings as they are, for people.
-pub fn summary(settings: &Settings) -> Vec<String> {
-    let denied = denied(settings, &native(settings)).problems.into_iter().map(|problem| problem.what);
+/// Messages about everything that the settings deny or restrict. `native` as in [`denied`].
+pub fn summary(settings: &Settings, native: &[Platform]) -> Vec<String> {
+    let denied = denied(settings, native).problems.into_iter().map(|problem| problem.what);
     denied.chain(toolsets(settings)).collect()
 }
 
-/// Tools that are off because of a toolset.
+/// Messages about tools that toolsets turn off.
 pub fn toolsets(settings: &Settings) -> Vec<String> {
-    let mut told = Vec::new();
+    let mut messages = Vec::new();
     if let Some(names) = settings.get(&agent::TOOLSETS) {
-        told.push(format!("tools outside of {} ({}) are off", agent::TOOLSETS, names.join(", ")));
+        messages.push(format!("tools outside of {} ({}) are off", agent::TOOLSETS, names.join(", ")));
     }
     if settings.is_set(&agent::PLATFORM_TOOLSETS) {
-        told.push(format!("on the platforms of {} other tools are off", agent::PLATFORM_TOOLSETS));
+        messages.push(format!("on the platforms of {} other tools are off", agent::PLATFORM_TOOLSETS));
     }
-    told
+    messages
 }
 
 impl Denied {
-    fn say<T>(&mut self, settings: &Settings, key: &Key<T>) {
+    fn report<T>(&mut self, settings: &Settings, key: &Key<T>) {
         let place = settings.origin(key).to_string();
         self.problems.extend(problem(place, &key.to_string(), key.declared.effect));
     }
@@ -129,7 +126,7 @@ fn problem(place: String, path: &str, effect: Effect) -> Option<Problem> {
     Some(problem.next("remove it to lift this"))
 }
 
-/// Restrictions of platforms that nothing brings messages of.
+/// Reports restrictions of platforms without any source of messages.
 fn unreachable(settings: &Settings, native: &[Platform]) -> Vec<Problem> {
     if settings.is_set(&relay::URL) {
         return Vec::new();
@@ -137,57 +134,57 @@ fn unreachable(settings: &Settings, native: &[Platform]) -> Vec<Problem> {
     let unreached = |path: &&str| {
         catalogue::find(path).is_some_and(|found| {
             let platform = Platform::parse(&explain::platform(&found));
-            let reached = platform.is_none_or(|it| native.contains(&it) || is_ours(it));
+            let reached = platform.is_none_or(|it| native.contains(&it) || is_internal(it));
             found.key.of_any_platform()
                 && !found.key.used()
                 && !reached
                 && found.key.declared.effect != Effect::Ignored
         })
     };
-    let told = |path: &str| idle(settings.origin_at(path).to_string(), path);
-    settings.paths().filter(unreached).map(told).collect()
+    let report = |path: &str| idle_problem(settings.origin_at(path).to_string(), path);
+    settings.paths().filter(unreached).map(report).collect()
 }
 
-fn idle(place: String, path: &str) -> Problem {
-    Problem::warning(place, format!("{path} is accepted, but this version does nothing with it"))
+fn idle_problem(place: String, path: &str) -> Problem {
+    Problem::warning(place, format!("{path} is accepted but has no effect in this version"))
 }
 
-/// The settings of one platform.
-struct Platforms<'a> {
+/// Restrictions of one platform.
+struct PlatformRestrictions<'a> {
     settings: &'a Settings,
     platform: Platform,
     native: bool,
     out: &'a mut Denied,
 }
 
-impl Platforms<'_> {
-    fn limits(mut self) -> Limits {
-        let mut limits = Limits {
+impl PlatformRestrictions<'_> {
+    fn limits(mut self) -> PlatformLimits {
+        let mut limits = PlatformLimits {
             dm: self.settings.on(self.platform, &any::DM_POLICY).map(policy),
             group: self.settings.on(self.platform, &any::GROUP_POLICY).map(policy),
-            ..Limits::default()
+            ..PlatformLimits::default()
         };
-        // Without an adapter and without a relay nothing comes from there.
+        // Without an adapter and a relay no message arrives from there.
         if !self.native && !self.settings.is_set(&relay::URL) {
             return limits;
         }
-        if self.closes(&any::ENABLED, |on| *on == Some(false)) {
-            limits.closed = Closed::Everything;
+        if self.restricts_unread(&any::ENABLED, |on| *on == Some(false)) {
+            limits.closed = ClosedFor::Everything;
         }
         let mut groups = false;
         for flag in [&any::STRICT_MENTION, &any::THREAD_REQUIRE_MENTION] {
-            groups |= self.closes(flag, |on| *on);
+            groups |= self.restricts_unread(flag, |on| *on);
         }
-        // Listed platforms of a relay: the connector is told.
+        // The connector enforces it for the listed platforms of a relay.
         if !self.listed() {
-            groups |= self.closes(&any::REQUIRE_MENTION, |on| *on);
+            groups |= self.restricts_unread(&any::REQUIRE_MENTION, |on| *on);
         }
-        groups |= self.closes(&any::ALLOWED_TOPICS, |topics| !topics.is_empty());
+        groups |= self.restricts_unread(&any::ALLOWED_TOPICS, |topics| !topics.is_empty());
         if groups {
-            limits.closed = limits.closed.max(Closed::Groups);
+            limits.closed = limits.closed.max(ClosedFor::Groups);
         }
         for list in [&any::ALLOWED_CHATS, &any::ALLOWED_CHANNELS] {
-            if self.closes(list, |chats| !chats.is_empty()) {
+            if self.restricts_unread(list, |chats| !chats.is_empty()) {
                 let here = self.settings.on(self.platform, list);
                 limits.chats = Some(match limits.chats.take() {
                     None => here,
@@ -196,33 +193,33 @@ impl Platforms<'_> {
             }
         }
         for list in [&any::IGNORED_CHANNELS, &any::IGNORED_THREADS] {
-            if self.closes(list, |ids| !ids.is_empty()) {
+            if self.restricts_unread(list, |ids| !ids.is_empty()) {
                 limits.ignored.extend(self.settings.on(self.platform, list));
             }
         }
-        if self.closes(&any::CHANNEL_OVERRIDES, |table| !overridden(table.as_ref()).is_empty()) {
+        if self.restricts_unread(&any::CHANNEL_OVERRIDES, |table| !overridden(table.as_ref()).is_empty()) {
             let table = self.settings.on(self.platform, &any::CHANNEL_OVERRIDES);
             limits.ignored.extend(overridden(table.as_ref()));
         }
-        limits.no_bots = self.closes(&any::BOTS_INLINE_MENTION, |on| *on);
+        limits.no_bots = self.restricts_unread(&any::BOTS_INLINE_MENTION, |on| *on);
         limits
     }
 
-    /// Whether a key is set to a value that restricts something, and no adapter reads it.
-    fn closes<T>(&mut self, key: &PlatformKey<T>, restricts: impl Fn(&T) -> bool) -> bool {
+    /// Whether a key has a restricting value that no adapter reads.
+    fn restricts_unread<T>(&mut self, key: &PlatformKey<T>, restricts: impl Fn(&T) -> bool) -> bool {
         let path = key.path(self.platform);
-        let read = self.native && catalogue::exact(&path).is_some_and(Entry::used);
-        if read || !self.settings.is_set_on(self.platform, key) || self.is_word_of_a_relay(&path) {
+        let read = self.native && catalogue::exact(&path).is_some_and(CatalogueEntry::used);
+        if read || !self.settings.is_set_on(self.platform, key) || self.only_frees_the_relay(&path) {
             return false;
         }
-        let closes = restricts(&self.settings.on(self.platform, key));
+        let is_restricting = restricts(&self.settings.on(self.platform, key));
         let place = self.settings.origin_on(self.platform, key).to_string();
-        if closes {
+        if is_restricting {
             self.out.problems.extend(problem(place, &path, key.0.declared.effect));
         } else if key.0.declared.kind == Kind::Table {
-            self.out.idle.push(idle(place, &path));
+            self.out.idle.push(idle_problem(place, &path));
         }
-        closes
+        is_restricting
     }
 
     fn listed(&self) -> bool {
@@ -230,24 +227,24 @@ impl Platforms<'_> {
         !self.native && listed.iter().any(|name| Platform::parse(name) == Some(self.platform))
     }
 
-    /// `enabled: false` keeps an adapter of this program off, so that the platform may come over the relay instead.
-    fn is_word_of_a_relay(&self, path: &str) -> bool {
+    /// Whether `enabled: false` only turns off the adapter of this program, so that the relay may serve the platform.
+    fn only_frees_the_relay(&self, path: &str) -> bool {
         path == any::ENABLED.path(self.platform)
             && (self.listed() || self.native)
-            && catalogue::exact(path).is_some_and(Entry::used)
+            && catalogue::exact(path).is_some_and(CatalogueEntry::used)
     }
 }
 
-const fn policy(written: ChatPolicy) -> Policy {
+const fn policy(written: ChatPolicy) -> SenderPolicy {
     match written {
-        ChatPolicy::Open => Policy::Open,
-        ChatPolicy::Allowlist => Policy::Allowlist,
-        ChatPolicy::Pairing => Policy::Pairing,
-        ChatPolicy::Disabled => Policy::Disabled,
+        ChatPolicy::Open => SenderPolicy::Open,
+        ChatPolicy::Allowlist => SenderPolicy::Allowlist,
+        ChatPolicy::Pairing => SenderPolicy::Pairing,
+        ChatPolicy::Disabled => SenderPolicy::Disabled,
     }
 }
 
-/// Channels for which another model or provider is named.
+/// Channels with their own model or provider.
 fn overridden(table: Option<&Value>) -> Vec<String> {
     let Some(Value::Object(channels)) = table else { return Vec::new() };
     let model = |entry: &Value| {
@@ -256,8 +253,8 @@ fn overridden(table: Option<&Value>) -> Vec<String> {
     channels.iter().filter(|(_, entry)| model(entry)).map(|(channel, _)| channel.clone()).collect()
 }
 
-/// Chats of other profiles. A route without ids is one for the whole platform, and one that cannot be read for all of them.
-fn routed(settings: &Settings, out: &mut Denied) {
+/// Denies chats of other profiles. A route without ids covers its platform; an unreadable route covers all platforms.
+fn deny_other_profiles(settings: &Settings, out: &mut Denied) {
     let Some(table) = settings.get(&restrict::PROFILE_ROUTES) else { return };
     let routes: Vec<&Value> = match &table {
         Value::Array(routes) => routes.iter().collect(),
@@ -272,18 +269,18 @@ fn routed(settings: &Settings, out: &mut Denied) {
             .filter_map(|it| id(route.get(it)?))
             .take(1)
             .collect();
-        let meant = |it: &Platform| named.map_or_else(|| !is_ours(*it), |named| named == *it);
-        for platform in Platform::known().filter(meant) {
+        let meant = |it: &Platform| named.map_or_else(|| !is_internal(*it), |named| named == *it);
+        for platform in Platform::all().filter(meant) {
             let limits = out.access.entry(platform).or_default();
             if ids.is_empty() {
-                limits.closed = Closed::Everything;
+                limits.closed = ClosedFor::Everything;
             } else {
                 limits.ignored.extend(ids.iter().cloned());
             }
         }
     }
     if !foreign.is_empty() {
-        out.say(settings, &restrict::PROFILE_ROUTES);
+        out.report(settings, &restrict::PROFILE_ROUTES);
     }
 }
 
@@ -319,22 +316,23 @@ mod tests {
         denied(&resolved.settings, &native)
     }
 
-    /// What a setting denies on a platform, and whether it says so.
+    /// Checks the limits of a platform, and that they are reported.
     #[track_caller]
-    fn check(yaml: &str, native: &[&str], on: &str, want: &Limits) {
+    fn check(yaml: &str, native: &[&str], on: &str, want: &PlatformLimits) {
         let denied = of(yaml, native);
         let limits = denied.access.get(&platform(on)).cloned().unwrap_or_default();
         assert_eq!(limits, *want, "{yaml}");
-        let told = limits.closed != Closed::Nothing || limits.chats.is_some() || !limits.ignored.is_empty();
-        assert_eq!(!denied.problems.is_empty(), told || limits.no_bots, "{:?}", denied.problems);
+        let is_limited =
+            limits.closed != ClosedFor::Nothing || limits.chats.is_some() || !limits.ignored.is_empty();
+        assert_eq!(!denied.problems.is_empty(), is_limited || limits.no_bots, "{:?}", denied.problems);
     }
 
     #[test]
-    fn a_restriction_that_no_adapter_reads_is_enforced_here() {
-        let groups = Limits { closed: Closed::Groups, ..Limits::default() };
-        let chats = Limits { chats: Some(vec!["c9".into()]), ..Limits::default() };
-        let ignored = Limits { ignored: vec!["c1".into()], ..Limits::default() };
-        let none = Limits::default();
+    fn restriction_unread_by_adapters_is_enforced() {
+        let groups = PlatformLimits { closed: ClosedFor::Groups, ..PlatformLimits::default() };
+        let chats = PlatformLimits { chats: Some(vec!["c9".into()]), ..PlatformLimits::default() };
+        let ignored = PlatformLimits { ignored: vec!["c1".into()], ..PlatformLimits::default() };
+        let none = PlatformLimits::default();
         check("telegram: {strict_mention: true}", &["telegram"], "telegram", &groups);
         check("slack: {strict_mention: true}", &["slack"], "slack", &none);
         check("telegram: {strict_mention: false}", &["telegram"], "telegram", &none);
@@ -349,37 +347,37 @@ mod tests {
             &ignored,
         );
         let prompts = of("telegram: {channel_overrides: {c2: {system_prompt: y}}}", &["telegram"]);
-        assert!(prompts.access.is_empty() && prompts.idle[0].what.contains("does nothing with it"));
+        assert!(prompts.access.is_empty() && prompts.idle[0].what.contains("has no effect"));
         let unreachable = of("signal: {require_mention: true}", &[]);
-        assert!(unreachable.access.is_empty() && unreachable.idle[0].what.contains("does nothing with it"));
+        assert!(unreachable.access.is_empty() && unreachable.idle[0].what.contains("has no effect"));
     }
 
     #[test]
-    fn over_a_relay_the_connector_reads_only_what_it_is_told() {
-        let groups = Limits { closed: Closed::Groups, ..Limits::default() };
-        let everything = Limits { closed: Closed::Everything, ..Limits::default() };
-        let chats = Limits { chats: Some(vec!["c9".into()]), ..Limits::default() };
+    fn relay_enforces_only_reported_restrictions() {
+        let groups = PlatformLimits { closed: ClosedFor::Groups, ..PlatformLimits::default() };
+        let everything = PlatformLimits { closed: ClosedFor::Everything, ..PlatformLimits::default() };
+        let chats = PlatformLimits { chats: Some(vec!["c9".into()]), ..PlatformLimits::default() };
         let with = |yaml: &str| format!("{RELAY}{yaml}");
-        check(&with("matrix: {require_mention: true}"), &[], "matrix", &Limits::default());
+        check(&with("matrix: {require_mention: true}"), &[], "matrix", &PlatformLimits::default());
         check(&with("signal: {require_mention: true}"), &[], "signal", &groups);
         check(&with("telegram: {allowed_chats: [c9]}"), &[], "telegram", &chats);
         check(&with("matrix: {enabled: false}"), &[], "matrix", &everything);
         let telegram = "gateway: {relay_url: 'https://c.example', relay_platforms: [telegram]}\ntelegram: {enabled: false}";
-        check(telegram, &[], "telegram", &Limits::default());
+        check(telegram, &[], "telegram", &PlatformLimits::default());
     }
 
     #[test]
-    fn chats_of_other_profiles_are_not_answered() {
+    fn chats_of_other_profiles_are_denied() {
         let routes = "profile_routes:\n  - {platform: telegram, chat_id: c1, profile: work}\n  \
                       - {platform: discord, profile: work}\n  - {platform: slack, chat_id: c2, profile: default}\n  \
                       - {platform: slack, chat_id: c3, profile: work, enabled: false}\n";
         let denied = of(routes, &["telegram", "discord", "slack"]);
         assert_eq!(denied.access[&platform("telegram")].ignored, ["c1"]);
-        assert_eq!(denied.access[&platform("discord")].closed, Closed::Everything);
+        assert_eq!(denied.access[&platform("discord")].closed, ClosedFor::Everything);
         assert!(!denied.access.contains_key(&platform("slack")));
         assert_eq!(denied.problems.len(), 1);
         let unreadable = of("profile_routes: work\n", &["telegram"]);
-        assert_eq!(unreadable.access[&platform("telegram")].closed, Closed::Everything);
+        assert_eq!(unreadable.access[&platform("telegram")].closed, ClosedFor::Everything);
         assert!(!unreadable.access.contains_key(&platform("web")), "the owner's own page stays");
     }
 }

@@ -1,6 +1,6 @@
-//! Who answers when the configuration leaves something open: provider, model name and key.
+//! Derives provider, model name and API key where the configuration leaves them open.
 //!
-//! The demo model answers only when nothing points anywhere else; a half-written model section is an error.
+//! The demo model is used only if nothing points to another model; an incomplete model section is an error.
 
 use petasos_core::Provider;
 use serde_json::Value;
@@ -12,11 +12,11 @@ use crate::problem::Problem;
 use crate::resolve::Resolved;
 use crate::settings::{Origin, Settings};
 
-/// Providers that a key in the environment is enough for.
+/// Providers that are selected by an API key in the environment.
 const BY_KEY: [Provider; 3] = [Provider::OpenAi, Provider::Anthropic, Provider::OpenRouter];
 
-/// Fills in what follows from the rest, with its reason as the origin.
-pub(crate) fn settle(env: &Environment, out: &mut Resolved) {
+/// Fills in derived settings, with the reason as their origin.
+pub(crate) fn fill_in(env: &Environment, out: &mut Resolved) {
     let Some(provider) = provider(env, out) else {
         return;
     };
@@ -27,26 +27,26 @@ pub(crate) fn settle(env: &Environment, out: &mut Resolved) {
     {
         settings.set(&model::API_KEY, Value::from(key), Origin::Variable { name: name.into(), place });
     }
-    lend_keys(env, settings);
+    fill_fallback_keys(env, settings);
     if settings.get(&model::NAME).is_some() {
         return;
     }
-    match usual_model(provider) {
+    match default_model(provider) {
         Some(name) => {
-            let why = format!("the usual model of provider {}", provider.as_str());
+            let why = format!("the default model of provider {}", provider.as_str());
             settings.set(&model::NAME, Value::from(name), Origin::Follows(why));
         }
         None => {
             let what =
-                format!("model.default is not set, and provider {} has no usual one", provider.as_str());
+                format!("model.default is not set, and provider {} has no default model", provider.as_str());
             let problem = Problem::error(settings.origin(&model::PROVIDER).to_string(), what);
-            out.problems.push(problem.next("name the model in model.default"));
+            out.problems.push(problem.next("set model.default to the name of a model"));
         }
     }
 }
 
-/// Fallbacks without a key of their own get the one of their provider.
-fn lend_keys(env: &Environment, settings: &mut Settings) {
+/// Fills in the API keys of fallbacks that have none.
+fn fill_fallback_keys(env: &Environment, settings: &mut Settings) {
     let Some(mut written) = settings.get(&model::FALLBACKS) else {
         return;
     };
@@ -80,7 +80,7 @@ fn provider(env: &Environment, out: &mut Resolved) -> Option<Provider> {
             let name = (model::NAME.to_string(), settings.is_set(&model::NAME));
             let key = (model::API_KEY.to_string(), settings.is_set(&model::API_KEY));
             if let Some((path, _)) = [name, key].into_iter().find(|(_, set)| *set) {
-                let what = format!("{path} is set, but nothing says who serves the model");
+                let what = format!("{path} is set, but no provider");
                 let problem = Problem::error(settings.origin_at(&path).to_string(), what);
                 let next = "set model.provider, or model.base_url, or a key such as OPENAI_API_KEY";
                 out.problems.push(problem.next(next));
@@ -93,7 +93,7 @@ fn provider(env: &Environment, out: &mut Resolved) -> Option<Provider> {
     Some(provider)
 }
 
-/// `None`: nobody has said.
+/// `None`: not configured.
 pub(crate) const fn named(written: choices::Provider) -> Option<Provider> {
     match written {
         choices::Provider::Auto => None,
@@ -106,7 +106,7 @@ pub(crate) const fn named(written: choices::Provider) -> Option<Provider> {
     }
 }
 
-const fn usual_model(provider: Provider) -> Option<&'static str> {
+const fn default_model(provider: Provider) -> Option<&'static str> {
     match provider {
         Provider::OpenAi => Some("gpt-5"),
         Provider::Anthropic => Some("claude-sonnet-4-5"),

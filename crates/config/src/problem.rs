@@ -1,4 +1,4 @@
-//! What is wrong with a configuration, in words that say where and what to do.
+//! Configuration problems: what is wrong, where, and what to do.
 
 use std::fmt;
 
@@ -7,9 +7,9 @@ use serde::Serialize;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Severity {
-    /// Nothing starts.
+    /// The program does not start.
     Error,
-    /// A key nobody knows: an error for `config check`, but a gateway starts all the same.
+    /// An unknown key: an error in `config check`, but the gateway starts.
     #[serde(rename = "error")]
     Unknown,
     Warning,
@@ -23,7 +23,7 @@ pub struct Problem {
     pub what: String,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub next: Option<String>,
-    /// The line of the file that cannot be read.
+    /// The line that cannot be parsed.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub shown: Option<String>,
 }
@@ -47,7 +47,7 @@ impl Problem {
         self
     }
 
-    /// The file from top to bottom, then `.env`, then the rest.
+    /// Order: the file from top to bottom, then `.env`, then the rest.
     pub(crate) fn order(&self) -> (u8, u32) {
         let line = |rest: &str| rest.split(':').next().and_then(|line| line.parse().ok()).unwrap_or(0);
         if let Some(rest) = self.place.strip_prefix("config.yaml") {

@@ -1,7 +1,7 @@
-//! From what was written to what counts: every key found, checked and given its origin. Pure.
+//! Resolves written values to settings: finds and checks every key, and records its origin. Pure.
 //!
-//! The environment beats the file, except for keys that say otherwise. If anything is wrong nothing is
-//! used: all problems come back at once.
+//! The environment takes precedence over the file, except for keys that declare the reverse. All problems are returned at
+//! once; with an error, no setting may be used.
 
 use std::collections::BTreeMap;
 
@@ -9,7 +9,7 @@ use petasos_core::Platform;
 use petasos_core::text::nearest;
 use serde_json::{Map, Value};
 
-use crate::catalogue::{self, Entry, Found};
+use crate::catalogue::{self, CatalogueEntry, FoundKey};
 use crate::environment::Environment;
 use crate::expand::expand;
 use crate::key::{Effect, Kind};
@@ -18,7 +18,7 @@ use crate::settings::{Origin, Settings};
 use crate::value::coerce;
 use crate::yaml::{Document, describe};
 
-/// What was found, and everything that must be said about it.
+/// Settings and problems of a configuration.
 #[derive(Debug, Default)]
 pub struct Resolved {
     pub settings: Settings,
@@ -30,7 +30,7 @@ impl Resolved {
         self.problems.iter().any(|problem| problem.severity == Severity::Error)
     }
 
-    /// As a person reads the files.
+    /// Sorts the problems in reading order of the files.
     pub fn sort(&mut self) {
         self.problems.sort_by_key(Problem::order);
     }
@@ -38,20 +38,24 @@ impl Resolved {
 
 pub(crate) fn resolve(document: Document, env: &Environment) -> Resolved {
     let mut out = Resolved::default();
-    let mut walk = Walk {
+    let mut walk = DocumentWalk {
         lines: &document.lines,
         written: BTreeMap::new(),
         unread: Vec::new(),
         problems: &mut out.problems,
     };
     walk.section("", &document.value);
-    let (written, unread) = (walk.written, walk.unread);
+    let written = walk.written;
+    let unread = walk.unread;
     for (path, line, value) in unread {
         out.settings.put(path, value, Origin::File { line });
     }
-    for twice in &document.twice {
-        let what = format!("{} is set twice, on line {} and on line {}", twice.path, twice.first, twice.last);
-        let problem = Problem::warning(format!("config.yaml:{}", twice.last), what);
+    for duplicate in &document.duplicates {
+        let what = format!(
+            "{} is set twice, on line {} and on line {}",
+            duplicate.path, duplicate.first, duplicate.last
+        );
+        let problem = Problem::warning(format!("config.yaml:{}", duplicate.last), what);
         out.problems.push(problem.next("the last one is used"));
     }
     for entry in written.into_values() {
@@ -63,23 +67,23 @@ pub(crate) fn resolve(document: Document, env: &Environment) -> Resolved {
     out
 }
 
-/// One value of the file and the key it belongs to.
-struct Written {
-    found: Found,
+/// A value of the file and its key.
+struct WrittenValue {
+    found: FoundKey,
     spelled: String,
     line: u32,
     value: Value,
 }
 
-struct Walk<'a> {
+struct DocumentWalk<'a> {
     lines: &'a BTreeMap<String, u32>,
-    written: BTreeMap<String, Written>,
-    /// Unknown parts of structures that are known in part.
+    written: BTreeMap<String, WrittenValue>,
+    /// Unknown parts of partly known structures.
     unread: Vec<(String, u32, Value)>,
     problems: &'a mut Vec<Problem>,
 }
 
-impl Walk<'_> {
+impl DocumentWalk<'_> {
     fn section(&mut self, path: &str, section: &Map<String, Value>) {
         for (name, value) in section {
             let below = if path.is_empty() { name.clone() } else { format!("{path}.{name}") };
@@ -94,14 +98,14 @@ impl Walk<'_> {
             return self.section(path, inner);
         }
         if let Some(found) = catalogue::find(path) {
-            return self.keep(found, path, value);
+            return self.record(found, path, value);
         }
         match value {
             Value::Null if catalogue::is_section(path, false) => {}
             Value::Object(inner) if catalogue::is_section(path, false) => self.section(path, inner),
             _ if catalogue::is_section(path, false) => {
                 let what = format!("{path}: expected a section, found {}", describe(value));
-                self.problems.push(Problem::error(self.place(path), what));
+                self.problems.push(Problem::error(self.location(path), what));
             }
             _ if catalogue::find(section)
                 .is_some_and(|it| it.key.path == section && it.key.declared.kind == Kind::Table) =>
@@ -114,9 +118,9 @@ impl Walk<'_> {
         }
     }
 
-    fn keep(&mut self, found: Found, spelled: &str, value: &Value) {
+    fn record(&mut self, found: FoundKey, spelled: &str, value: &Value) {
         let entry =
-            Written { spelled: spelled.into(), line: self.line(spelled), value: value.clone(), found };
+            WrittenValue { spelled: spelled.into(), line: self.line(spelled), value: value.clone(), found };
         let Some(other) = self.written.get(&entry.found.path) else {
             self.written.insert(entry.found.path.clone(), entry);
             return;
@@ -133,7 +137,7 @@ impl Walk<'_> {
 
     fn unknown(&mut self, section: &str, name: &str, path: &str) {
         let meant = nearest(name, catalogue::children(section));
-        let problem = Problem::unknown(self.place(path), format!("unknown key {path}"));
+        let problem = Problem::unknown(self.location(path), format!("unknown key {path}"));
         let join = |name: &str| if section.is_empty() { name.into() } else { format!("{section}.{name}") };
         self.problems.push(match meant {
             Some(name) => problem.next(format!("did you mean {}?", join(name))),
@@ -145,18 +149,18 @@ impl Walk<'_> {
         self.lines.get(path).copied().unwrap_or_default()
     }
 
-    fn place(&self, path: &str) -> String {
+    fn location(&self, path: &str) -> String {
         format!("config.yaml:{}", self.line(path))
     }
 }
 
-/// Whether a structure there is a section, and not the value of a key.
+/// Whether a structure at this path is a section instead of the value of a key.
 fn opens(path: &str) -> bool {
     let taken_whole = || catalogue::find(path).is_some_and(|found| found.key.declared.kind == Kind::Table);
     catalogue::is_section(path, true) || (catalogue::is_section(path, false) && !taken_whole())
 }
 
-fn from_file(entry: Written, env: &Environment, out: &mut Resolved) {
+fn from_file(entry: WrittenValue, env: &Environment, out: &mut Resolved) {
     let place = format!("config.yaml:{}", entry.line);
     let mut value = entry.value;
     let mut missing = Vec::new();
@@ -166,13 +170,13 @@ fn from_file(entry: Written, env: &Environment, out: &mut Resolved) {
         out.problems.push(Problem::warning(&place, what).next("set it in .env or in the environment"));
     }
     if !value.is_null() {
-        take(&entry.found, &entry.spelled, &value, place, Origin::File { line: entry.line }, out);
+        store_value(&entry.found, &entry.spelled, &value, place, Origin::File { line: entry.line }, out);
     }
 }
 
-fn from_environment(key: &'static Entry, env: &Environment, out: &mut Resolved) {
+fn from_environment(key: &'static CatalogueEntry, env: &Environment, out: &mut Resolved) {
     let names: Vec<&str> =
-        if key.of_any_platform() { Platform::known().map(Platform::as_str).collect() } else { vec![""] };
+        if key.of_any_platform() { Platform::all().map(Platform::as_str).collect() } else { vec![""] };
     for name in names {
         let path = key.path.replace('*', name);
         let variables = key.env.iter().map(|variable| variable.replace("{P}", &name.to_ascii_uppercase()));
@@ -188,18 +192,25 @@ fn from_environment(key: &'static Entry, env: &Environment, out: &mut Resolved) 
             continue;
         }
         let origin = Origin::Variable { name: variable.clone(), place };
-        let said = origin.to_string();
-        take(&found, &variable, &Value::String(text.into()), said, origin, out);
+        let label = origin.to_string();
+        store_value(&found, &variable, &Value::String(text.into()), label, origin, out);
     }
 }
 
-fn take(found: &Found, named: &str, value: &Value, place: String, origin: Origin, out: &mut Resolved) {
+fn store_value(
+    found: &FoundKey,
+    named: &str,
+    value: &Value,
+    place: String,
+    origin: Origin,
+    out: &mut Resolved,
+) {
     let declared = &found.key.declared;
     match coerce(declared.kind, value) {
         Ok(value) => out.settings.put(found.path.clone(), value, origin),
         Err(_) if declared.effect == Effect::Ignored => {}
         Err(reason) => {
-            // A variable is its own place.
+            // A variable's place already names it.
             let what = if place.ends_with(named) { reason } else { format!("{named}: {reason}") };
             out.problems.push(match declared.default.shown().filter(|_| declared.forgiving) {
                 Some(default) => Problem::warning(place, what).next(format!("{default} is used instead")),

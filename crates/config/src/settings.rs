@@ -1,4 +1,4 @@
-//! Every value that is set, in its final type, and where it came from.
+//! Settings: all set values in their final type, with their origin.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -7,7 +7,7 @@ use petasos_core::Platform;
 use serde_json::Value;
 
 use crate::catalogue;
-use crate::environment::Place;
+use crate::environment::VariableSource;
 use crate::key::{Default, Effect, Key, PlatformKey};
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -18,9 +18,9 @@ pub enum Origin {
     },
     Variable {
         name: String,
-        place: Place,
+        place: VariableSource,
     },
-    /// Follows from another setting; the text says from which.
+    /// Derived from another setting; the text says how.
     Follows(String),
 }
 
@@ -29,8 +29,8 @@ impl fmt::Display for Origin {
         match self {
             Self::Default => f.write_str("default"),
             Self::File { line } => write!(f, "config.yaml:{line}"),
-            Self::Variable { name, place: Place::Process } => write!(f, "environment {name}"),
-            Self::Variable { name, place: Place::DotEnv } => write!(f, ".env {name}"),
+            Self::Variable { name, place: VariableSource::Process } => write!(f, "environment {name}"),
+            Self::Variable { name, place: VariableSource::DotEnv } => write!(f, ".env {name}"),
             Self::Follows(why) => f.write_str(why),
         }
     }
@@ -42,23 +42,23 @@ struct Setting {
     origin: Origin,
 }
 
-/// Only what was set; defaults come from the keys.
+/// Contains only set values; the keys hold the defaults.
 #[derive(Clone, Default)]
 pub struct Settings(BTreeMap<String, Setting>);
 
 impl Settings {
-    /// The value of a key: what is set, else its default.
+    /// The set value of a key, or its default.
     pub fn get<T>(&self, key: &Key<T>) -> T {
         key.read(self.0.get(&key.declared.path()).map(|setting| &setting.value))
     }
 
-    /// The value that a key has on a platform.
+    /// The value of a key on a platform.
     pub fn on<T>(&self, platform: Platform, key: &PlatformKey<T>) -> T {
         let path = key.path(platform);
         match self.0.get(&path) {
             Some(setting) => key.0.read(Some(&setting.value)),
             None => {
-                // The key of a platform may have a default of its own.
+                // A platform's key may have its own default.
                 let default = catalogue::exact(&path).map(|entry| entry.declared.default);
                 key.0.read(default.and_then(Default::value).as_ref())
             }
@@ -81,7 +81,7 @@ impl Settings {
         self.origin_at(&key.path(platform))
     }
 
-    /// What is set and has no effect: keys that restrict nothing, and unknown parts of structures that are known in part.
+    /// Settings without effect: ignored keys, and unknown parts of partly known structures.
     pub fn idle(&self) -> impl Iterator<Item = (&str, &Origin)> {
         let idle = |path: &str| {
             catalogue::find(path).is_none_or(|found| found.key.declared.effect == Effect::Ignored)
@@ -92,7 +92,7 @@ impl Settings {
             .map(|(path, setting)| (path.as_str(), &setting.origin))
     }
 
-    /// Names of variables of the process that set something that has an effect.
+    /// Names of process variables that set something effective.
     pub fn variables(&self) -> Vec<String> {
         let used = |path: &str| {
             catalogue::find(path).is_some_and(|found| found.key.declared.effect != Effect::Ignored)
@@ -100,8 +100,8 @@ impl Settings {
         let set = self.0.iter().filter(|(path, _)| used(path));
         let mut names: Vec<String> = set
             .filter_map(|(_, setting)| match &setting.origin {
-                Origin::Variable { name, place: Place::Process } => Some(name.clone()),
-                Origin::Variable { place: Place::DotEnv, .. }
+                Origin::Variable { name, place: VariableSource::Process } => Some(name.clone()),
+                Origin::Variable { place: VariableSource::DotEnv, .. }
                 | Origin::Default
                 | Origin::File { .. }
                 | Origin::Follows(_) => None,
@@ -132,14 +132,14 @@ impl Settings {
         self.0.get(path).map_or(Origin::Default, |setting| setting.origin.clone())
     }
 
-    /// What is set, else the default; `None` if there is neither.
+    /// The set value, or the default; `None` if there is neither.
     pub(crate) fn value(&self, path: &str) -> Option<Value> {
         let set = self.0.get(path).map(|setting| setting.value.clone());
         set.or_else(|| catalogue::find(path)?.key.declared.default.value())
     }
 }
 
-/// Values may be secret.
+/// Omits the values, which may be secret.
 impl fmt::Debug for Settings {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_map().entries(self.0.iter().map(|(path, setting)| (path, &setting.origin))).finish()
@@ -152,7 +152,7 @@ mod tests {
     use crate::value::coerce;
 
     #[test]
-    fn every_default_is_what_its_own_key_accepts() {
+    fn every_default_is_accepted_by_its_key() {
         for key in catalogue::all() {
             if let Some(default) = key.declared.default.value() {
                 assert_eq!(coerce(key.declared.kind, &default).as_ref(), Ok(&default), "{}", key.path);
@@ -161,7 +161,7 @@ mod tests {
     }
 
     #[test]
-    fn printing_for_debugging_shows_no_value() {
+    fn debug_output_shows_no_value() {
         let mut settings = Settings::default();
         settings.put("model.api_key", "sk-live-1".into(), Origin::File { line: 3 });
         assert!(!format!("{settings:?}").contains("sk-live-1"));

@@ -1,4 +1,4 @@
-//! The whole way, from texts to settings.
+//! Tests of the whole pipeline, from texts to settings.
 
 use std::time::Duration;
 
@@ -11,8 +11,8 @@ use crate::settings::{Origin, Settings};
 use crate::value::coerce;
 use crate::{Resolved, Severity, explain, explain_all, explain_group, from_texts, reference};
 
-/// The file that the design promises to accept as it stands.
-const PROMISED: &str = r#"
+/// The file that the design document guarantees to accept.
+const GUARANTEED: &str = r#"
 model:
   default: some-model
   provider: custom            # openai | anthropic | openrouter | ollama | custom | demo
@@ -44,16 +44,16 @@ fn check(yaml: &str, dotenv: &str, process: &[(&str, &str)], path: &str, want: V
 }
 
 #[track_caller]
-fn complains(yaml: &str, process: &[(&str, &str)], severity: Severity, want: &str) {
+fn check_problem(yaml: &str, process: &[(&str, &str)], severity: Severity, want: &str) {
     let loaded = load(yaml, "", process);
-    let told: Vec<String> = loaded.problems.iter().map(ToString::to_string).collect();
-    assert_eq!(told, [want]);
+    let messages: Vec<String> = loaded.problems.iter().map(ToString::to_string).collect();
+    assert_eq!(messages, [want]);
     assert_eq!(loaded.problems[0].severity, severity);
 }
 
 #[test]
-fn the_promised_file_works_as_it_stands() {
-    let loaded = load(PROMISED, "", &[]);
+fn guaranteed_file_is_accepted_unchanged() {
+    let loaded = load(GUARANTEED, "", &[]);
     assert!(loaded.problems.is_empty(), "{:?}", loaded.problems);
     let settings = &loaded.settings;
     assert_eq!(settings.get(&model::NAME).as_deref(), Some("some-model"));
@@ -76,7 +76,7 @@ mod toy {
 }
 
 #[test]
-fn one_declaration_is_all_that_a_setting_needs() {
+fn setting_needs_a_single_declaration() {
     let mut settings = Settings::default();
     assert_eq!(settings.get(&toy::SECONDS), Duration::from_secs(5));
     settings.set(&toy::SECONDS, json!(7.5), Origin::File { line: 3 });
@@ -91,7 +91,7 @@ fn one_declaration_is_all_that_a_setting_needs() {
 }
 
 #[test]
-fn a_platform_reads_its_own_key_or_the_one_of_all() {
+fn platform_reads_its_own_key_or_the_general_one() {
     let settings =
         load("discord: {require_mention: false}\nmatrix: {require_mention: true}", "", &[]).settings;
     let on = |name: &str| settings.on(Platform::parse(name).unwrap(), &any::REQUIRE_MENTION);
@@ -113,7 +113,7 @@ fn environment_beats_dotenv_beats_file_beats_default() {
 }
 
 #[test]
-fn for_some_keys_the_file_beats_the_environment() {
+fn file_beats_environment_for_file_first_keys() {
     let env = [("HERMES_GATEWAY_BUSY_INPUT_MODE", "queue")];
     let file = "display: {busy_input_mode: steer}";
     check(file, "", &env, "display.busy_input_mode", json!("steer"), "config.yaml:1");
@@ -128,7 +128,7 @@ fn for_some_keys_the_file_beats_the_environment() {
 }
 
 #[test]
-fn a_setting_is_found_wherever_it_may_be_written() {
+fn setting_is_found_under_every_spelling() {
     let token = "platforms.telegram.token";
     check("telegram: {token: 'a'}", "", &[], token, json!("a"), "config.yaml:1");
     check(
@@ -183,7 +183,7 @@ fn a_setting_is_found_wherever_it_may_be_written() {
 }
 
 #[test]
-fn who_answers_follows_from_what_is_set() {
+fn provider_is_derived_from_other_settings() {
     let provider = "model.provider";
     let openai = [("OPENAI_API_KEY", "sk-1")];
     check("", "", &[], provider, json!("demo"), "no model is configured");
@@ -205,7 +205,7 @@ fn who_answers_follows_from_what_is_set() {
         &openai,
         "model.default",
         json!("demo"),
-        "the usual model of provider demo",
+        "the default model of provider demo",
     );
     check(
         "model: {provider: openai, api_key: mine}",
@@ -218,32 +218,32 @@ fn who_answers_follows_from_what_is_set() {
 }
 
 #[test]
-fn a_key_for_one_provider_is_not_shown_to_another() {
+fn api_key_of_one_provider_is_not_used_for_another() {
     let loaded =
         load("model: {default: m, base_url: 'https://elsewhere/v1'}", "", &[("OPENAI_API_KEY", "sk-1")]);
     assert!(!loaded.settings.is_set(&model::API_KEY));
 }
 
 #[test]
-fn half_a_model_section_is_an_error() {
-    complains(
+fn incomplete_model_section_is_an_error() {
+    check_problem(
         "model: {default: m}",
         &[],
         Severity::Error,
-        "config.yaml:1: model.default is set, but nothing says who serves the model; \
+        "config.yaml:1: model.default is set, but no provider; \
          set model.provider, or model.base_url, or a key such as OPENAI_API_KEY",
     );
-    complains(
+    check_problem(
         "model:\n  provider: ollama\n",
         &[],
         Severity::Error,
-        "config.yaml:2: model.default is not set, and provider ollama has no usual one; name the model in model.default",
+        "config.yaml:2: model.default is not set, and provider ollama has no default model; set model.default to the name of a model",
     );
 }
 
 #[test]
-fn unknown_keys_name_the_nearest_known_one() {
-    let unknown = |yaml: &str, want: &str| complains(yaml, &[], Severity::Unknown, want);
+fn unknown_key_suggests_the_nearest_known_one() {
+    let unknown = |yaml: &str, want: &str| check_problem(yaml, &[], Severity::Unknown, want);
     unknown("modle:\n  default: x\n", "config.yaml:1: unknown key modle; did you mean model?");
     unknown("web:\n  prot: 1\n", "config.yaml:2: unknown key web.prot; did you mean web.port?");
     unknown(
@@ -258,8 +258,9 @@ fn unknown_keys_name_the_nearest_known_one() {
 }
 
 #[test]
-fn wrong_types_name_key_expectation_and_finding() {
-    let wrong = |yaml: &str, env: &[(&str, &str)], want: &str| complains(yaml, env, Severity::Error, want);
+fn wrong_type_reports_key_expectation_and_finding() {
+    let wrong =
+        |yaml: &str, env: &[(&str, &str)], want: &str| check_problem(yaml, env, Severity::Error, want);
     wrong(
         "web:\n  port: many\n",
         &[],
@@ -279,20 +280,20 @@ fn wrong_types_name_key_expectation_and_finding() {
 }
 
 #[test]
-fn forgiving_keys_and_double_ones_give_a_warning() {
-    complains(
+fn forgiving_and_duplicate_keys_give_a_warning() {
+    check_problem(
         "session_reset: {at_hour: 99}",
         &[],
         Severity::Warning,
         "config.yaml:1: session_reset.at_hour: expected a whole number from 0 to 23, found 99; 4 is used instead",
     );
-    complains(
+    check_problem(
         "telegram: {token: a}\nplatforms:\n  telegram: {token: b}\n",
         &[],
         Severity::Warning,
         "config.yaml:1: telegram.token means the same as platforms.telegram.token on line 3; only the latter is used",
     );
-    complains(
+    check_problem(
         "telegram: {token: '${NOPE}'}",
         &[],
         Severity::Warning,
@@ -301,21 +302,21 @@ fn forgiving_keys_and_double_ones_give_a_warning() {
 }
 
 #[test]
-fn a_yaml_error_shows_file_line_column_and_the_line() {
+fn yaml_error_shows_position_and_source_line() {
     let loaded = load("model:\n  default: [a, b\nweb: 1\n", "", &[]);
     assert!(loaded.has_errors());
-    let told = loaded.problems[0].to_string();
-    assert!(told.starts_with("config.yaml:3:"), "{told}");
-    assert!(told.contains("\n    web: 1"), "{told}");
+    let messages = loaded.problems[0].to_string();
+    assert!(messages.starts_with("config.yaml:3:"), "{messages}");
+    assert!(messages.contains("\n    web: 1"), "{messages}");
 }
 
 #[test]
-fn variables_inside_values_are_filled_in() {
+fn variables_inside_values_are_expanded() {
     check("web: {port: '${P}'}", "P=99", &[], "web.port", json!(99), "config.yaml:1");
 }
 
 #[test]
-fn keys_of_existing_files_are_accepted_and_said_to_have_no_effect() {
+fn unimplemented_keys_are_accepted_without_effect() {
     let loaded =
         load("compression: {enabled: true}\ndisplay: {platforms: {telegram: {streaming: true}}}\n", "", &[]);
     assert!(loaded.problems.is_empty(), "{:?}", loaded.problems);
@@ -324,7 +325,7 @@ fn keys_of_existing_files_are_accepted_and_said_to_have_no_effect() {
 }
 
 #[test]
-fn the_reference_shows_every_key_once_and_as_it_is_in_the_table() {
+fn reference_lists_every_key_once() {
     let rows = reference();
     let key = |path: &str| rows.iter().find(|row| row.key == path).unwrap();
     assert!(!key("platforms.<platform>.token").used && key("platforms.discord.token").used);
@@ -336,7 +337,7 @@ fn the_reference_shows_every_key_once_and_as_it_is_in_the_table() {
 }
 
 #[test]
-fn keys_of_every_platform_are_explained_for_the_one_that_is_asked_for() {
+fn keys_of_any_platform_are_explained_for_the_named_one() {
     let loaded =
         load("discord: {home_channel: {chat_id: 7, name: Den}}", "", &[("SLACK_HOME_CHANNEL", "C1")]);
     assert!(loaded.problems.is_empty(), "{:?}", loaded.problems);
@@ -349,12 +350,12 @@ fn keys_of_every_platform_are_explained_for_the_one_that_is_asked_for() {
 }
 
 #[test]
-fn of_a_section_with_a_shape_of_its_own_the_known_part_is_checked() {
+fn known_part_of_a_free_form_section_is_checked() {
     let loaded = load("dashboard: {theme: dark, drain_auth: {secret: hush, scope: drain}}", "", &[]);
     assert!(loaded.problems.is_empty(), "{:?}", loaded.problems);
     let secret = explain("dashboard.drain_auth.secret", &loaded.settings).unwrap();
     assert_eq!((secret.value, secret.used), (Some(json!("set")), true));
-    complains(
+    check_problem(
         "dashboard: {drain_auth: {scop: x}}",
         &[],
         Severity::Unknown,
@@ -363,7 +364,7 @@ fn of_a_section_with_a_shape_of_its_own_the_known_part_is_checked() {
 }
 
 #[test]
-fn no_explanation_shows_a_secret() {
+fn explanations_show_no_secret() {
     let yaml = "telegram: {token: hush}\nfallback_providers:\n  - {provider: openai, model: m, api_key: hush}\nweb: {port: 7}\n";
     let loaded = load(yaml, "", &[("OPENAI_API_KEY", "hush")]);
     let key = explain("model.api_key", &loaded.settings).unwrap();

@@ -1,14 +1,13 @@
-//! From what was written to what a key must hold, or a sentence about why not.
+//! Converts written values to the kind of a key.
 
 use serde_json::Value;
 
 use crate::key::Kind;
 use crate::yaml::describe;
 
-/// What is written where a limit is not wanted.
 const NO_LIMIT: &str = "none";
 
-/// `written` as `kind` wants it. The error says what was expected and found, and never shows a secret.
+/// Converts `written`. The error names expectation and finding, and never shows a secret.
 pub(crate) fn coerce(kind: Kind, written: &Value) -> Result<Value, String> {
     let read = match kind {
         Kind::Flag => flag(written).map(Value::Bool),
@@ -100,7 +99,7 @@ fn text(written: &Value) -> Option<String> {
     }
 }
 
-/// YAML reads a bare `off` as false; where `off` is one of the words, that is what was meant.
+/// YAML reads a bare `off` as false; if `off` is one of the words, that is meant.
 fn choice(words: &'static [&'static str], written: &Value) -> Option<&'static str> {
     let word = match written {
         Value::Bool(true) => "on".to_owned(),
@@ -131,58 +130,58 @@ mod tests {
     use serde_json::json;
 
     #[track_caller]
-    fn takes(kind: Kind, written: Value, want: Value) {
+    fn accepts(kind: Kind, written: Value, want: Value) {
         assert_eq!(coerce(kind, &written), Ok(want), "{kind:?} {written}");
     }
 
     #[track_caller]
-    fn refuses(kind: Kind, written: Value, want: &str) {
+    fn rejects(kind: Kind, written: Value, want: &str) {
         assert_eq!(coerce(kind, &written).unwrap_err(), want);
     }
 
     #[test]
-    fn what_is_meant_is_understood() {
-        takes(Kind::Flag, json!("Yes"), json!(true));
-        takes(Kind::Flag, json!(0), json!(false));
-        takes(Kind::Count(1, 65_535), json!("8642"), json!(8642));
-        takes(Kind::Count(0, i64::MAX), json!("200_000"), json!(200_000));
-        takes(Kind::Number, json!("0.35"), json!(0.35));
-        takes(Kind::Wait, json!("-5"), json!(0.0));
-        takes(Kind::Wait, json!(7), json!(7.0));
-        takes(Kind::Limit(1, 9), json!("None"), json!("none"));
-        takes(Kind::Limit(1, 9), json!("7"), json!(7));
-        takes(Kind::Text, json!(-100_123), json!("-100123"));
-        takes(Kind::Choice(&["off", "first"]), json!(false), json!("off"));
-        takes(Kind::Choice(&["off", "first"]), json!(" First "), json!("first"));
-        takes(Kind::List, json!("1, 2,,@three "), json!(["1", "2", "@three"]));
-        takes(Kind::List, json!([1, "b"]), json!(["1", "b"]));
-        takes(Kind::List, json!("[\"a\", 5]"), json!(["a", "5"]));
-        takes(Kind::List, json!(7), json!(["7"]));
-        takes(Kind::List, json!(""), json!([]));
+    fn accepts_every_notation_of_a_value() {
+        accepts(Kind::Flag, json!("Yes"), json!(true));
+        accepts(Kind::Flag, json!(0), json!(false));
+        accepts(Kind::Count(1, 65_535), json!("8642"), json!(8642));
+        accepts(Kind::Count(0, i64::MAX), json!("200_000"), json!(200_000));
+        accepts(Kind::Number, json!("0.35"), json!(0.35));
+        accepts(Kind::Wait, json!("-5"), json!(0.0));
+        accepts(Kind::Wait, json!(7), json!(7.0));
+        accepts(Kind::Limit(1, 9), json!("None"), json!("none"));
+        accepts(Kind::Limit(1, 9), json!("7"), json!(7));
+        accepts(Kind::Text, json!(-100_123), json!("-100123"));
+        accepts(Kind::Choice(&["off", "first"]), json!(false), json!("off"));
+        accepts(Kind::Choice(&["off", "first"]), json!(" First "), json!("first"));
+        accepts(Kind::List, json!("1, 2,,@three "), json!(["1", "2", "@three"]));
+        accepts(Kind::List, json!([1, "b"]), json!(["1", "b"]));
+        accepts(Kind::List, json!("[\"a\", 5]"), json!(["a", "5"]));
+        accepts(Kind::List, json!(7), json!(["7"]));
+        accepts(Kind::List, json!(""), json!([]));
     }
 
     #[test]
-    fn what_is_not_is_named_with_what_was_found() {
-        refuses(Kind::Flag, json!("maybe"), "expected true or false, found \"maybe\"");
-        refuses(
+    fn error_states_expectation_and_finding() {
+        rejects(Kind::Flag, json!("maybe"), "expected true or false, found \"maybe\"");
+        rejects(
             Kind::Count(1, 65_535),
             json!(70_000),
             "expected a whole number from 1 to 65535, found 70000",
         );
-        refuses(Kind::Count(1, 9), json!(1.5), "expected a whole number from 1 to 9, found 1.5");
-        refuses(Kind::Number, json!(-1), "expected a number that is not negative, found -1");
-        refuses(
+        rejects(Kind::Count(1, 9), json!(1.5), "expected a whole number from 1 to 9, found 1.5");
+        rejects(Kind::Number, json!(-1), "expected a number that is not negative, found -1");
+        rejects(
             Kind::Wait,
             json!("inf"),
             "expected a number of seconds; a negative one counts as 0, found \"inf\"",
         );
-        refuses(Kind::Text, json!(true), "expected a text (put it in quotes), found true");
-        refuses(
+        rejects(Kind::Text, json!(true), "expected a text (put it in quotes), found true");
+        rejects(
             Kind::Choice(&["pair", "ignore"]),
             json!("pear"),
             "expected one of pair, ignore, found \"pear\"",
         );
-        refuses(
+        rejects(
             Kind::List,
             json!({"a": 1}),
             "expected a list of texts, or one text with commas, found a section",
@@ -190,7 +189,7 @@ mod tests {
     }
 
     #[test]
-    fn a_secret_of_the_wrong_kind_is_not_shown() {
-        refuses(Kind::Secret, json!(["sk-live-1"]), "expected a text");
+    fn secret_of_the_wrong_kind_is_not_shown() {
+        rejects(Kind::Secret, json!(["sk-live-1"]), "expected a text");
     }
 }

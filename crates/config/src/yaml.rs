@@ -1,7 +1,7 @@
-//! `config.yaml` as a plain value that remembers on which line each key stands.
+//! Parses `config.yaml` to a plain value with the line of each key.
 //!
-//! Read with the rules of the loader that existing files were written for: the last of two equal keys
-//! wins, `yes` and `on` are booleans, `0755` is octal. Every document goes through this one function.
+//! Follows the rules of the loader for which existing files were written: the last of duplicate keys wins, `yes` and `on`
+//! are booleans, `0755` is octal.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -14,13 +14,13 @@ use serde_saphyr::options::DuplicateKeyPolicy;
 #[derive(Debug, Default)]
 pub(crate) struct Document {
     pub(crate) value: Map<String, Value>,
-    /// Dotted path -> line, from 1.
+    /// Line of each dotted path, from 1.
     pub(crate) lines: BTreeMap<String, u32>,
-    pub(crate) twice: Vec<Twice>,
+    pub(crate) duplicates: Vec<DuplicateKey>,
 }
 
 impl Document {
-    /// What stands below a section, as if it stood at the top; of its keys these only.
+    /// The content of a section as a document of its own, limited to these keys.
     pub(crate) fn below(mut self, section: &str, keys: &[&str]) -> Self {
         let mut value = match self.value.remove(section) {
             Some(Value::Object(value)) => value,
@@ -29,19 +29,19 @@ impl Document {
         value.retain(|name, _| keys.contains(&name.as_str()));
         let prefix = format!("{section}.");
         let inner = |(path, line): (String, u32)| Some((path.strip_prefix(&prefix)?.to_owned(), line));
-        Self { value, lines: self.lines.into_iter().filter_map(inner).collect(), twice: vec![] }
+        Self { value, lines: self.lines.into_iter().filter_map(inner).collect(), duplicates: vec![] }
     }
 }
 
-/// A key that stands in one section more than once.
+/// A key that occurs more than once in a section.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) struct Twice {
+pub(crate) struct DuplicateKey {
     pub(crate) path: String,
     pub(crate) first: u32,
     pub(crate) last: u32,
 }
 
-/// Why the text is not a configuration. `shown` is the offending line.
+/// A syntax error. `shown` is the offending line.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Error {
     pub(crate) line: u32,
@@ -67,12 +67,12 @@ pub(crate) fn parse(bytes: &[u8]) -> Result<Document, Error> {
         Value::Object(value) => Ok(Document { value, ..document }),
         other => {
             let reason = format!("expected keys and values at the top, found {}", describe(&other));
-            Err(Error { line, column: 1, reason, shown: nth(text, line) })
+            Err(Error { line, column: 1, reason, shown: line_text(text, line) })
         }
     }
 }
 
-/// What a value is, in words for the person who wrote it.
+/// Describes a value for messages.
 pub(crate) fn describe(value: &Value) -> String {
     match value {
         Value::Null => "nothing".into(),
@@ -87,7 +87,7 @@ pub(crate) fn describe(value: &Value) -> String {
     }
 }
 
-/// One value of the document; keys know where they stand.
+/// A parsed value; keys carry their location.
 enum Node {
     Scalar(Value),
     List(Vec<Node>),
@@ -109,7 +109,7 @@ fn plain(node: Node, path: &str, out: &mut Document) -> Value {
                 let value = plain(child, &below, out);
                 if section.insert(key.value, value).is_some() {
                     let first = out.lines.get(&below).copied().unwrap_or_default();
-                    out.twice.push(Twice { path: below.clone(), first, last: line });
+                    out.duplicates.push(DuplicateKey { path: below.clone(), first, last: line });
                 }
                 out.lines.insert(below, line);
             }
@@ -126,13 +126,13 @@ fn located(text: &str, error: &serde_saphyr::Error) -> Error {
     let at = error.location();
     let line = at.map_or(1, |at| u32::try_from(at.line()).unwrap_or(u32::MAX)).max(1);
     let column = at.map_or(1, |at| u32::try_from(at.column()).unwrap_or(u32::MAX)).max(1);
-    let told = error.without_snippet().to_string();
-    Error { line, column, reason: without_place(&told), shown: nth(text, line) }
+    let message = error.without_snippet().to_string();
+    Error { line, column, reason: without_place(&message), shown: line_text(text, line) }
 }
 
-/// The parser repeats line and column inside its message; ours stand in front of it.
-fn without_place(told: &str) -> String {
-    let first = told.lines().next().unwrap_or(told);
+/// Removes line and column from the parser's message, because ours precede it.
+fn without_place(message: &str) -> String {
+    let first = message.lines().next().unwrap_or(message);
     let cut = first.find(" at line ").or_else(|| first.find(" (line "));
     cut.map_or(first, |at| &first[..at]).trim_start_matches("error: ").to_owned()
 }
@@ -150,19 +150,19 @@ fn not_text(bytes: &[u8], at: usize) -> Error {
     }
 }
 
-fn nth(text: &str, line: u32) -> String {
+fn line_text(text: &str, line: u32) -> String {
     text.lines().nth(line.saturating_sub(1) as usize).unwrap_or_default().to_owned()
 }
 
 impl<'de> Deserialize<'de> for Node {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        deserializer.deserialize_any(Any)
+        deserializer.deserialize_any(NodeVisitor)
     }
 }
 
-struct Any;
+struct NodeVisitor;
 
-impl<'de> Visitor<'de> for Any {
+impl<'de> Visitor<'de> for NodeVisitor {
     type Value = Node;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -224,12 +224,12 @@ mod tests {
     use serde_json::json;
 
     #[track_caller]
-    fn reads(text: &str, want: Value) {
+    fn parses_to(text: &str, want: Value) {
         assert_eq!(Value::Object(parse(text.as_bytes()).unwrap().value), want, "{text}");
     }
 
     #[track_caller]
-    fn refuses(bytes: &[u8], line: u32, column: u32, shown: &str) {
+    fn rejects(bytes: &[u8], line: u32, column: u32, shown: &str) {
         let error = parse(bytes).unwrap_err();
         assert_eq!(
             (error.line, error.column, error.shown.as_str()),
@@ -241,19 +241,19 @@ mod tests {
     }
 
     #[test]
-    fn values_are_read_as_existing_files_mean_them() {
-        reads("", json!({}));
-        reads("# only a comment\n", json!({}));
-        reads(
+    fn values_follow_the_rules_of_existing_files() {
+        parses_to("", json!({}));
+        parses_to("# only a comment\n", json!({}));
+        parses_to(
             "a: yes\nb: off\nc: 0755\nd: 1.5\ne:\n",
             json!({"a": true, "b": false, "c": 493, "d": 1.5, "e": null}),
         );
-        reads("a: 1\na: 2\n", json!({"a": 2}));
-        reads(
+        parses_to("a: 1\na: 2\n", json!({"a": 2}));
+        parses_to(
             "x: &x {a: 1}\ny:\n  <<: *x\n  b: [1, two]\n",
             json!({"x": {"a": 1}, "y": {"a": 1, "b": [1, "two"]}}),
         );
-        reads("-100123: {model: m}\n", json!({"-100123": {"model": "m"}}));
+        parses_to("-100123: {model: m}\n", json!({"-100123": {"model": "m"}}));
     }
 
     #[test]
@@ -264,17 +264,18 @@ mod tests {
     }
 
     #[test]
-    fn a_key_that_stands_twice_is_told_with_both_lines() {
+    fn duplicate_key_is_reported_with_both_lines() {
         let document = parse(b"a: 1\nb:\n  c: 1\n  c: 2\na: 3\n").unwrap();
-        let told: Vec<_> = document.twice.iter().map(|it| (it.path.as_str(), it.first, it.last)).collect();
-        assert_eq!(told, [("b.c", 3, 4), ("a", 1, 5)]);
+        let message: Vec<_> =
+            document.duplicates.iter().map(|it| (it.path.as_str(), it.first, it.last)).collect();
+        assert_eq!(message, [("b.c", 3, 4), ("a", 1, 5)]);
     }
 
     #[test]
-    fn an_error_points_at_the_place() {
-        refuses(b"a: 1\nb: [1, 2\nc: 3\n", 3, 2, "c: 3");
-        refuses(b"model:\n\tdefault: x\n", 2, 2, "\tdefault: x");
-        refuses(b"- just\n- a list\n", 1, 1, "- just");
-        refuses(b"a: 1\nb: caf\xe9\n", 2, 7, "b: caf");
+    fn error_reports_its_position() {
+        rejects(b"a: 1\nb: [1, 2\nc: 3\n", 3, 2, "c: 3");
+        rejects(b"model:\n\tdefault: x\n", 2, 2, "\tdefault: x");
+        rejects(b"- just\n- a list\n", 1, 1, "- just");
+        rejects(b"a: 1\nb: caf\xe9\n", 2, 7, "b: caf");
     }
 }

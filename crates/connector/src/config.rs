@@ -1,47 +1,47 @@
-//! What a connector is started with. Checked by whoever builds it.
+//! Configuration of a connector, validated by the caller.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use petasos_core::access::Access;
 use petasos_core::session::KeyOptions;
-use petasos_gateway::home::bot_lock::Sole;
-use petasos_gateway::network::Outward;
+use petasos_gateway::home::bot_lock::BotLock;
+use petasos_gateway::network::OutboundAddresses;
 use petasos_platforms::Adapter;
-use petasos_platforms::listener::Place;
-use petasos_relay::session::Terms;
+use petasos_platforms::listener::ListenAddress;
+use petasos_relay::session::SessionPolicy;
 
 pub use petasos_store::connector::DATABASE;
 
 #[derive(Debug)]
 pub struct Config {
     pub home: PathBuf,
-    pub listen: Place,
-    /// Under which address gateways reach us, if it is not the one we listen on.
+    pub listen: ListenAddress,
+    /// Address for gateways, if it differs from the listen address.
     pub public_url: Option<String>,
     pub adapters: Vec<Adapter>,
-    /// What nobody else on this machine may use while we do.
-    pub sole: Vec<Sole>,
-    /// Who may talk, where one instance has everybody.
+    /// Credentials that only one process may use.
+    pub sole: Vec<BotLock>,
+    /// Access policy of the single instance.
     pub access: Access,
-    /// The one agent to which everybody belongs who may talk.
+    /// Gets the messages of all authorised authors.
     pub single_instance: Option<String>,
-    /// How gateways name their conversations.
+    /// Must match the gateways' session keys.
     pub keys: KeyOptions,
-    pub terms: Terms,
-    /// Hosts that may be called to wake an instance although they are near, or not encrypted.
+    pub terms: SessionPolicy,
+    /// Wake hosts that may be local or unencrypted.
     pub wake_hosts: Vec<String>,
-    /// Gateways that may be connected at the same time.
+    /// Concurrent sockets.
     pub max_sockets: usize,
-    /// Gateways, and agents, that one tenant may have; those that were revoked in the last month count.
+    /// Gateways, and instances, per tenant; those revoked within a month count.
     pub max_gateways: u32,
-    /// A socket that says nothing for so long, not even that it lives, is dead.
+    /// A socket without any frame for this long is closed.
     pub silence: Duration,
-    /// How long a socket may take to say who it is.
+    /// Time limit for the first hello.
     pub hello_within: Duration,
-    /// Which addresses we have towards the world: [`petasos_gateway::network::outward`], or what a test says.
-    pub outward: fn() -> Outward,
-    /// What a simulation calls to wake an instance.
+    /// Reads the outbound addresses: [`petasos_gateway::network::outbound_addresses`], or a fixture.
+    pub outward: fn() -> OutboundAddresses,
+    /// Replaces HTTP wake calls.
     #[cfg(feature = "simulation")]
     pub wake: Option<std::sync::Arc<dyn crate::simulation::Wake>>,
 }
@@ -50,20 +50,20 @@ impl Config {
     pub fn new(home: &Path) -> Self {
         Self {
             home: home.into(),
-            listen: Place { host: "127.0.0.1".into(), port: 8655, port_key: "connector.listen" },
+            listen: ListenAddress { host: "127.0.0.1".into(), port: 8655, port_key: "connector.listen" },
             public_url: None,
             adapters: vec![],
             sole: vec![],
             access: Access::default(),
             single_instance: None,
             keys: KeyOptions::default(),
-            terms: Terms::default(),
+            terms: SessionPolicy::default(),
             wake_hosts: vec![],
             max_sockets: 10_000,
             max_gateways: 64,
             silence: Duration::from_secs(30),
             hello_within: Duration::from_secs(30),
-            outward: Outward::default,
+            outward: OutboundAddresses::default,
             #[cfg(feature = "simulation")]
             wake: None,
         }

@@ -1,4 +1,4 @@
-//! What a simulation provides instead of the network: a door for sockets, and the call of a wake address.
+//! Seams for a simulation: sockets without a listener, and wake calls without a network.
 
 use std::fmt;
 use std::future::Future;
@@ -8,47 +8,49 @@ use std::sync::Arc;
 use tokio::io::{AsyncRead, AsyncWrite};
 
 use crate::config::Config;
-use crate::shell::Shell;
-use crate::start::{Running, StartError};
-use crate::{routes, socket};
+use crate::context::ConnectorContext;
+use crate::http::routes;
+use crate::socket;
+use crate::start::{RunningConnector, StartError};
 
 /// Calls the wake address of an instance.
 pub trait Wake: fmt::Debug + Send + Sync {
     fn wake<'a>(&'a self, url: &'a str) -> Pin<Box<dyn Future<Output = ()> + Send + 'a>>;
 }
 
-/// The way in for sockets.
+/// Accepts sockets in place of the listener.
 #[derive(Debug, Clone)]
-pub struct Door(Arc<Shell>);
+pub struct Door(Arc<ConnectorContext>);
 
 impl Door {
-    pub(crate) const fn new(shell: Arc<Shell>) -> Self {
-        Self(shell)
+    pub(crate) const fn new(connector: Arc<ConnectorContext>) -> Self {
+        Self(connector)
     }
 
-    /// The upgrade of `GET /relay`, and the socket behind it.
+    /// Upgrades `GET /relay` and serves the socket.
     ///
     /// # Errors
-    /// The status of a refusal.
+    /// The HTTP status of a refusal.
     pub async fn open<S>(&self, authorization: Option<&str>, io: S) -> Result<(), u16>
     where
         S: AsyncRead + AsyncWrite + Send + Unpin + 'static,
     {
-        let guest =
-            routes::guest(&self.0, authorization).await.map_err(|response| response.status().as_u16())?;
-        let shell = self.0.clone();
+        let accepted = routes::accept_socket(&self.0, authorization)
+            .await
+            .map_err(|response| response.status().as_u16())?;
+        let connector = self.0.clone();
         petasos_runtime::spawn(async move {
-            socket::serve(shell, io, guest.who).await;
-            drop((guest.seat, guest.place));
+            socket::serve(connector, io, accepted.gateway).await;
+            drop((accepted.slot, accepted.permit));
         });
         Ok(())
     }
 }
 
-/// Starts a connector that has no listener.
+/// Starts a connector without a listener.
 ///
 /// # Errors
 /// As `start`.
-pub async fn start(config: Config) -> Result<(Door, Running), StartError> {
-    crate::start::start_given(config).await
+pub async fn start(config: Config) -> Result<(Door, RunningConnector), StartError> {
+    crate::start::start_without_listener(config).await
 }

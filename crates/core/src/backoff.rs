@@ -1,28 +1,24 @@
-//! How long to wait before the next try.
+//! Exponential backoff with jitter.
 //!
-//! A schedule grows from `base` up to `cap` and spreads the result by chance. Attempts count from one:
-//! the number of the try that has just failed. A roll is any number; only its remainder by 1001 matters.
+//! A schedule grows from `base` to `cap`. `attempt` is the number of the failed attempt, from one. `roll` is a random
+//! number; only its remainder by 1001 is used.
 
 use core::time::Duration;
 
-/// What chance does to a wait.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Spread {
+pub enum Jitter {
     None,
-    /// Up to this share (per mille) shorter or longer; a roll of 500 changes nothing.
+    /// Up to this share (per mille) shorter or longer; [`MIDDLE_ROLL`] changes nothing.
     Around(u32),
-    /// Up to this share (per mille) longer.
     Above(u32),
-    /// Up to this share (per mille) shorter.
     Below(u32),
-    /// Up to this much longer, however long the wait is.
+    /// Up to this much longer.
     Extra(Duration),
 }
 
-/// The roll that leaves a wait `Around` as it is.
-pub const EVEN: u64 = 500;
+/// The roll that leaves a wait with [`Jitter::Around`] unchanged.
+pub const MIDDLE_ROLL: u64 = 500;
 
-/// How a wait differs from the one before it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Growth {
     Double,
@@ -34,24 +30,24 @@ pub struct Schedule {
     pub base: Duration,
     pub growth: Growth,
     pub cap: Duration,
-    pub spread: Spread,
+    pub jitter: Jitter,
 }
 
-/// Links: 30, 60, 120, 240, then 300 s, give or take a fifth.
-pub const RECONNECT: Schedule = schedule(30, 300, Spread::Around(200));
-/// Messages to a platform that named no wait of its own: 2, 4, 8 … s and up to a second more.
-pub const SEND: Schedule = schedule(2, 300, Spread::Extra(Duration::from_secs(1)));
-/// Model calls that failed on the way: 2, 4, 8 … 60 s and up to half as much again.
-pub const MODEL: Schedule = schedule(2, 60, Spread::Above(500));
-/// Model answers that made no sense: 5, 10, 20 … 120 s.
-pub const MODEL_MALFORMED: Schedule = schedule(5, 120, Spread::Above(500));
+/// Links: 30, 60, 120, 240, then 300 s, ± 20 %.
+pub const RECONNECT: Schedule = schedule(30, 300, Jitter::Around(200));
+/// Messages, if the platform names no wait: 2, 4, 8 … s plus up to a second.
+pub const SEND: Schedule = schedule(2, 300, Jitter::Extra(Duration::from_secs(1)));
+/// Failed model calls: 2, 4, 8 … 60 s plus up to half.
+pub const MODEL: Schedule = schedule(2, 60, Jitter::Above(500));
+/// Malformed model answers: 5, 10, 20 … 120 s plus up to half.
+pub const MODEL_MALFORMED: Schedule = schedule(5, 120, Jitter::Above(500));
 
-const fn schedule(base: u64, cap: u64, spread: Spread) -> Schedule {
-    let (base, cap) = (Duration::from_secs(base), Duration::from_secs(cap));
-    Schedule { base, growth: Growth::Double, cap, spread }
+const fn schedule(base: u64, cap: u64, spread: Jitter) -> Schedule {
+    let base = Duration::from_secs(base);
+    let cap = Duration::from_secs(cap);
+    Schedule { base, growth: Growth::Double, cap, jitter: spread }
 }
 
-/// The wait after failed try number `attempt`.
 pub fn backoff(schedule: &Schedule, attempt: u32, roll: u64) -> Duration {
     let steps = attempt.saturating_sub(1);
     let grown = match schedule.growth {
@@ -60,12 +56,12 @@ pub fn backoff(schedule: &Schedule, attempt: u32, roll: u64) -> Duration {
     };
     let wait = grown.min(schedule.cap);
     let roll = u32::try_from(roll % 1001).unwrap_or_default();
-    match schedule.spread {
-        Spread::None => wait,
-        Spread::Around(share) => wait - share_of(wait, share) + share_of(share_of(wait, share) * 2, roll),
-        Spread::Above(share) => wait + share_of(share_of(wait, share), roll),
-        Spread::Below(share) => wait - share_of(share_of(wait, share), roll),
-        Spread::Extra(most) => wait + share_of(most, roll),
+    match schedule.jitter {
+        Jitter::None => wait,
+        Jitter::Around(share) => wait - share_of(wait, share) + share_of(share_of(wait, share) * 2, roll),
+        Jitter::Above(share) => wait + share_of(share_of(wait, share), roll),
+        Jitter::Below(share) => wait - share_of(share_of(wait, share), roll),
+        Jitter::Extra(most) => wait + share_of(most, roll),
     }
 }
 
@@ -86,27 +82,27 @@ mod tests {
     }
 
     #[test]
-    fn links_wait_from_half_a_minute_to_five_give_or_take_a_fifth() {
+    fn links_wait_30_to_300_seconds_with_jitter() {
         check(&RECONNECT, 500, &[30_000, 60_000, 120_000, 240_000, 300_000, 300_000]);
         check(&RECONNECT, 0, &[24_000, 48_000, 96_000, 192_000, 240_000, 240_000]);
         check(&RECONNECT, 1000, &[36_000, 72_000, 144_000, 288_000, 360_000, 360_000]);
     }
 
     #[test]
-    fn messages_double_from_two_seconds_and_add_up_to_one() {
+    fn messages_double_from_two_seconds_plus_jitter() {
         check(&SEND, 0, &[2_000, 4_000, 8_000]);
         check(&SEND, 1000, &[3_000, 5_000, 9_000]);
     }
 
     #[test]
-    fn model_calls_stop_doubling_at_a_minute_and_add_up_to_half() {
+    fn model_calls_double_up_to_a_minute_plus_jitter() {
         check(&MODEL, 0, &[2_000, 4_000, 8_000, 16_000, 32_000, 60_000, 60_000]);
         check(&MODEL, 1000, &[3_000, 6_000, 12_000, 24_000, 48_000, 90_000]);
         check(&MODEL_MALFORMED, 0, &[5_000, 10_000, 20_000, 40_000, 80_000, 120_000]);
     }
 
     #[test]
-    fn any_attempt_and_any_roll_are_taken() {
+    fn accepts_any_attempt_and_any_roll() {
         assert_eq!(backoff(&RECONNECT, 0, 500), Duration::from_secs(30));
         assert_eq!(backoff(&RECONNECT, u32::MAX, 500), Duration::from_secs(300));
         assert!(backoff(&MODEL, 3, u64::MAX) <= Duration::from_secs(12));

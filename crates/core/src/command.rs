@@ -1,58 +1,55 @@
-//! Slash commands: reading them, and the table of those we know.
+//! Slash commands: the parser and the command table.
 //!
-//! A text is a command if it starts with a slash and its first word is not a path. Reading never fails:
-//! what is no command is text for the agent, and a name nobody knows is `Unknown`, never forwarded.
+//! A text is a command if it starts with a slash and its first word is not a path. An unknown command is rejected with a
+//! suggestion and never forwarded to the agent.
 
 use alloc::borrow::Cow;
 use alloc::string::String;
 
 use crate::text::nearest;
 
-/// A text in command form, known or not.
+/// A text in command form, known or unknown.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Command<'a> {
+pub struct SlashCommand<'a> {
     /// Lower case, without slash and bot name. Empty for a lone slash.
     pub name: Cow<'a, str>,
     pub args: Cow<'a, str>,
 }
 
-impl<'a> Command<'a> {
-    /// `None`: ordinary text, or a path such as `/etc/passwd`.
-    pub fn read(text: &'a str) -> Option<Self> {
+impl<'a> SlashCommand<'a> {
+    /// `None`: ordinary text or a path such as `/etc/passwd`.
+    pub fn parse(text: &'a str) -> Option<Self> {
         let body = text.strip_prefix('/')?;
         let (word, args) = body.split_once(char::is_whitespace).unwrap_or((body, ""));
         let name = word.split('@').next().unwrap_or_default();
         if name.contains('/') {
             return None;
         }
-        Some(Self { name: lowered(name), args: undashed(args.trim()) })
+        Some(Self { name: lowercase(name), args: restore_dashes(args.trim()) })
     }
 }
 
-/// One line of the command table.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Spec {
     pub name: Name,
-    /// As it is typed, without the slash.
     pub word: &'static str,
     pub aliases: &'static [&'static str],
-    /// What may follow, for help texts; empty if nothing.
+    /// Argument syntax for the help text.
     pub args: &'static str,
     pub help: &'static str,
-    /// Runs at once even if a turn is running; the others are refused until it has ended.
+    /// Allowed while a turn runs; otherwise refused until it has ended.
     pub while_running: bool,
 }
 
-/// One list for the names and the table: neither can lack a command that the other has.
+/// Generates the enum and the table from one list.
 macro_rules! commands {
     ($($name:ident = $spec:expr,)*) => {
-        /// Our commands.
         #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
         pub enum Name {
             $($name,)*
         }
 
-        /// In the order in which help lists them.
+        /// In the order of the help text.
         pub const TABLE: &[Spec] = &[$(Spec { name: Name::$name, ..$spec }),*];
     };
 }
@@ -66,21 +63,21 @@ commands! {
     Resume = spec("resume", "[number, id or name]", "Go back to an earlier session").waiting(),
     Model = spec("model", "[name]", "Show or change the model of this session"),
     Queue = spec("queue", "<message>", "Run a message after the current turn").also(&["q"]),
-    Retry = spec("retry", "[number [new text]]", "Answer the last message again, or one I gave up")
+    Retry = spec("retry", "[number [new text]]", "Answer the last message again, or one that was given up")
         .waiting(),
-    Drop = spec("drop", "<number>", "Drop a message that I gave up"),
+    Drop = spec("drop", "<number>", "Drop a message that was given up"),
     Undo = spec("undo", "[count]", "Drop the last exchanges from the session").waiting(),
-    Compress = spec("compress", "[what to keep]", "Sum the conversation up to save room")
+    Compress = spec("compress", "[what to keep]", "Summarise the conversation to shorten it")
         .also(&["compact"])
         .waiting(),
-    Approve = spec("approve", "[all|id] [session|always]", "Let a command run that I asked about"),
-    Deny = spec("deny", "[all|id] [reason]", "Do not let it run"),
-    Yolo = spec("yolo", "", "Switch questions about commands off, or on again, for this session"),
+    Approve = spec("approve", "[all|id] [session|always]", "Approve a command that waits for approval"),
+    Deny = spec("deny", "[all|id] [reason]", "Refuse a command that waits for approval"),
+    Yolo = spec("yolo", "", "Switch command approvals off or on for this session"),
     Usage = spec("usage", "", "Show the tokens this session has used"),
-    Where = spec("where", "", "Show what became of your last message"),
-    Platform = spec("platform", "[retry|pause name]", "Show how the platforms are, or change that")
+    Where = spec("where", "", "Show the delivery status of your last message"),
+    Platform = spec("platform", "[retry|pause name]", "Show the platforms, or pause or retry one")
         .also(&["platforms"]),
-    Sethome = spec("sethome", "", "Say here what nobody asked for: outages, restarts, scheduled work")
+    Sethome = spec("sethome", "", "Send outage, restart and job notices to this chat")
         .also(&["set-home"]),
     Memory = spec("memory", "[clear]", "Show what I remember about you, or forget it"),
     Restart = spec("restart", "", "Restart the gateway when the running turns have ended"),
@@ -102,16 +99,15 @@ impl Spec {
         Self { while_running: false, ..self }
     }
 
-    fn answers_to(&self, word: &str) -> bool {
+    fn matches(&self, word: &str) -> bool {
         self.word == word || self.aliases.contains(&word)
     }
 }
 
 impl Name {
-    /// By its word or an alias of it.
     pub fn find(word: &str) -> Option<Self> {
         let word = word.to_lowercase();
-        TABLE.iter().find(|spec| spec.answers_to(&word)).map(|spec| spec.name)
+        TABLE.iter().find(|spec| spec.matches(&word)).map(|spec| spec.name)
     }
 
     pub fn spec(self) -> &'static Spec {
@@ -124,20 +120,17 @@ impl Name {
     }
 }
 
-/// What an inbound text asks for.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Parsed {
-    /// For the agent.
     Text,
-    /// One of ours, with its arguments.
     Known(Name, String),
-    /// Command form, but nobody knows the name: answered with a hint, not forwarded.
+    /// Command form with an unknown name.
     Unknown(String),
 }
 
-/// Reads an inbound text. A lone slash is text.
+/// A lone slash is text.
 pub fn parse(text: &str) -> Parsed {
-    let Some(command) = Command::read(text).filter(|command| !command.name.is_empty()) else {
+    let Some(command) = SlashCommand::parse(text).filter(|command| !command.name.is_empty()) else {
         return Parsed::Text;
     };
     match Name::find(&command.name) {
@@ -146,18 +139,18 @@ pub fn parse(text: &str) -> Parsed {
     }
 }
 
-/// The command an unknown name most likely meant.
+/// The known command closest to an unknown name.
 pub fn suggestion(unknown: &str) -> Option<&'static str> {
     let words = TABLE.iter().flat_map(|spec| core::iter::once(spec.word).chain(spec.aliases.iter().copied()));
     nearest(unknown, words)
 }
 
-fn lowered(name: &str) -> Cow<'_, str> {
+fn lowercase(name: &str) -> Cow<'_, str> {
     if name.chars().any(char::is_uppercase) { name.to_lowercase().into() } else { name.into() }
 }
 
-/// Phone keyboards turn `--flag` into a dash.
-fn undashed(args: &str) -> Cow<'_, str> {
+/// Phone keyboards replace `--` by a dash.
+fn restore_dashes(args: &str) -> Cow<'_, str> {
     if !args.contains(['—', '–']) {
         return args.into();
     }
@@ -173,23 +166,23 @@ mod tests {
     use super::*;
 
     #[derive(Deserialize)]
-    struct Vectors {
-        command_parse: Vec<Vector>,
+    struct CommandVectors {
+        command_parse: Vec<CommandVector>,
     }
 
     #[derive(Deserialize)]
-    struct Vector {
+    struct CommandVector {
         text: String,
         cmd: Option<String>,
         args: String,
     }
 
     #[test]
-    fn reads_commands_as_recorded() {
-        let vectors: Vectors =
+    fn parses_the_recorded_commands() {
+        let vectors: CommandVectors =
             serde_json::from_str(include_str!("../../../tests/vectors/platforms.json")).unwrap();
-        for Vector { text, cmd, args } in vectors.command_parse {
-            let command = Command::read(&text);
+        for CommandVector { text, cmd, args } in vectors.command_parse {
+            let command = SlashCommand::parse(&text);
             assert_eq!(command.as_ref().map(|it| it.name.as_ref()), cmd.as_deref(), "{text:?}");
             if let Some(command) = command {
                 assert_eq!(command.args, args, "{text:?}");
@@ -203,14 +196,14 @@ mod tests {
     }
 
     #[test]
-    fn texts_paths_and_lone_slashes_go_to_the_agent() {
+    fn passes_texts_paths_and_lone_slashes_to_the_agent() {
         for text in ["hello", "/etc/passwd", "/etc/passwd is odd", "/", "/ x", "see /help", "//x"] {
             check(text, Parsed::Text);
         }
     }
 
     #[test]
-    fn aliases_case_and_bot_names_find_the_command() {
+    fn finds_commands_by_alias_any_case_and_bot_name() {
         check("/Reset", Parsed::Known(Name::New, String::new()));
         check("/q@petasos_bot  later\nmore ", Parsed::Known(Name::Queue, "later\nmore".into()));
         check("/model gpt —global", Parsed::Known(Name::Model, "gpt --global".into()));
@@ -218,14 +211,14 @@ mod tests {
     }
 
     #[test]
-    fn an_unknown_name_is_kept_and_answered_with_the_nearest_one() {
+    fn suggests_the_nearest_command_for_an_unknown_name() {
         check("/stauts now", Parsed::Unknown("stauts".into()));
         assert_eq!(suggestion("stauts"), Some("status"));
         assert_eq!(suggestion("frobnicate"), None);
     }
 
     #[test]
-    fn no_word_is_used_twice() {
+    fn uses_no_word_twice() {
         let mut words = Vec::new();
         for spec in TABLE {
             assert_eq!(spec.name.spec(), spec);
@@ -239,7 +232,7 @@ mod tests {
     }
 
     #[test]
-    fn what_rewrites_the_session_waits_for_the_turn() {
+    fn refuses_session_rewrites_while_a_turn_runs() {
         let waiting: Vec<_> = TABLE.iter().filter(|spec| !spec.while_running).map(|spec| spec.word).collect();
         assert_eq!(waiting, ["resume", "retry", "undo", "compress"]);
     }

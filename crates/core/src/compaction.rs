@@ -1,7 +1,7 @@
-//! Making room in a transcript: what is hidden from the model, what stands in its place, and when to leave it be.
+//! Compaction: older messages of a transcript are replaced by a summary.
 //!
-//! Nothing is deleted: hidden rows stay where they are, and one summary row takes their place. A pass is one
-//! transaction; a crash before it has changed nothing.
+//! Nothing is deleted: replaced rows are hidden from the model and stay in the transcript. A compaction is one transaction,
+//! so a crash before it changes nothing.
 
 use alloc::string::String;
 use alloc::vec::Vec;
@@ -12,82 +12,80 @@ use serde::{Deserialize, Serialize};
 use crate::ids::RowId;
 use crate::time::Millis;
 
-/// What one pass changes.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
-pub struct Relief {
-    /// Tool results whose text the model no longer sees.
+pub struct Compaction {
+    /// Tool results whose text is removed for the model.
     pub emptied: Vec<RowId>,
-    pub replaced: Option<Replaced>,
-    /// When the next pass may come.
-    pub pace: Pace,
-    /// Tokens of the prompt up to the newest assistant row, as far as we can tell; `None`: unchanged.
+    pub replaced: Option<ReplacedRows>,
+    #[serde(rename = "pace")]
+    pub throttle: CompactionThrottle,
+    /// Estimated prompt tokens up to the newest assistant row; `None`: unchanged.
     pub prompt: Option<u64>,
 }
 
-/// Rows that a summary stands for.
+/// The rows replaced by a summary.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Replaced {
-    /// Everything up to this row is hidden from the model, an earlier summary included ...
+pub struct ReplacedRows {
+    /// All rows up to this one are hidden, including an earlier summary,
     pub through: RowId,
-    /// ... but for these.
+    /// except these.
     pub keep: Vec<RowId>,
-    /// The hidden row in whose place the summary stands.
-    pub place: RowId,
+    /// The hidden row whose position the summary takes.
+    #[serde(rename = "place")]
+    pub position: RowId,
     pub summary: String,
 }
 
-/// How a conversation's passes went. Stored with it.
+/// The history of a session's compactions, stored with it, and the resulting limits.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
-pub struct Pace {
-    /// No pass of our own accord before then.
+pub struct CompactionThrottle {
+    /// No automatic compaction before this time.
     #[serde(default)]
     pub not_before: Millis,
-    /// Passes in a row that made no room.
     #[serde(default)]
     pub ineffective: u32,
-    /// Summaries in a row that did not come in time.
+    /// Consecutive summaries that timed out.
     #[serde(default)]
     pub timeouts: u32,
 }
 
-/// How a pass went.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Pass {
+pub enum PassResult {
     Effective,
     Ineffective,
-    /// The summary did not come in time.
     TimedOut,
-    /// It could not be had.
     Failed,
 }
 
-/// Passes in a row without effect after which we stop trying.
-const INEFFECTIVE: u32 = 2;
+/// Consecutive compactions without effect before automatic ones stop.
+const MAX_INEFFECTIVE: u32 = 2;
 const AFTER_FAILURE: Duration = Duration::from_secs(600);
 const AFTER_TIMEOUTS: [Duration; 3] =
     [Duration::from_secs(60), Duration::from_secs(300), Duration::from_secs(900)];
 
-impl Pace {
-    /// Whether a pass may be made without being asked for.
+impl CompactionThrottle {
     pub fn allows(&self, now: Millis) -> bool {
-        self.ineffective < INEFFECTIVE && now >= self.not_before
+        self.ineffective < MAX_INEFFECTIVE && now >= self.not_before
     }
 
-    /// Whether a summary may be asked for.
-    pub fn rested(&self, now: Millis) -> bool {
+    /// Whether a requested compaction is allowed.
+    pub fn allows_request(&self, now: Millis) -> bool {
         now >= self.not_before
     }
 
-    pub fn after(self, pass: Pass, now: Millis) -> Self {
+    pub fn after(self, pass: PassResult, now: Millis) -> Self {
         match pass {
-            Pass::Effective => Self::default(),
-            Pass::Ineffective => Self { ineffective: self.ineffective.saturating_add(1), ..Self::default() },
-            Pass::TimedOut => {
-                let rung = usize::try_from(self.timeouts).unwrap_or(usize::MAX).min(AFTER_TIMEOUTS.len() - 1);
-                let timeouts = self.timeouts.saturating_add(1);
-                Self { not_before: now.after(AFTER_TIMEOUTS[rung]), timeouts, ..self }
+            PassResult::Effective => Self::default(),
+            PassResult::Ineffective => {
+                Self { ineffective: self.ineffective.saturating_add(1), ..Self::default() }
             }
-            Pass::Failed => Self { not_before: now.after(AFTER_FAILURE), ..self },
+            PassResult::TimedOut => {
+                let index =
+                    usize::try_from(self.timeouts).unwrap_or(usize::MAX).min(AFTER_TIMEOUTS.len() - 1);
+                let timeouts = self.timeouts.saturating_add(1);
+                Self { not_before: now.after(AFTER_TIMEOUTS[index]), timeouts, ..self }
+            }
+            PassResult::Failed => Self { not_before: now.after(AFTER_FAILURE), ..self },
         }
     }
 }
@@ -99,24 +97,24 @@ mod tests {
     const NOW: Millis = Millis(1_000_000);
 
     #[test]
-    fn two_passes_without_effect_are_enough_and_one_with_effect_forgets_them() {
-        let once = Pace::default().after(Pass::Ineffective, NOW);
+    fn stops_after_two_ineffective_compactions() {
+        let once = CompactionThrottle::default().after(PassResult::Ineffective, NOW);
         assert!(once.allows(NOW));
-        assert!(!once.after(Pass::Ineffective, NOW).allows(NOW));
-        assert!(once.after(Pass::Effective, NOW).after(Pass::Ineffective, NOW).allows(NOW));
+        assert!(!once.after(PassResult::Ineffective, NOW).allows(NOW));
+        assert!(once.after(PassResult::Effective, NOW).after(PassResult::Ineffective, NOW).allows(NOW));
     }
 
     #[test]
-    fn a_failure_rests_for_ten_minutes_and_timeouts_climb_a_ladder() {
-        let failed = Pace::default().after(Pass::Failed, NOW);
+    fn waits_after_failures_and_longer_after_timeouts() {
+        let failed = CompactionThrottle::default().after(PassResult::Failed, NOW);
         assert!(!failed.allows(NOW.after(Duration::from_secs(599))));
         assert!(failed.allows(NOW.after(Duration::from_secs(600))));
-        assert!(!failed.rested(NOW.after(Duration::from_secs(599))));
-        assert!(failed.rested(NOW.after(Duration::from_secs(600))));
-        let mut pace = Pace::default();
+        assert!(!failed.allows_request(NOW.after(Duration::from_secs(599))));
+        assert!(failed.allows_request(NOW.after(Duration::from_secs(600))));
+        let mut throttle = CompactionThrottle::default();
         for seconds in [60, 300, 900, 900] {
-            pace = pace.after(Pass::TimedOut, NOW);
-            assert_eq!(pace.not_before, NOW.after(Duration::from_secs(seconds)));
+            throttle = throttle.after(PassResult::TimedOut, NOW);
+            assert_eq!(throttle.not_before, NOW.after(Duration::from_secs(seconds)));
         }
     }
 }

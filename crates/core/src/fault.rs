@@ -1,27 +1,27 @@
-//! What an outward failure means for us. The place that knows the protocol answers once.
+//! Classification of failures of outgoing requests, made once by the code that knows the protocol.
 
 use core::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-/// What to do about a failure.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Fault {
-    /// Try again, not before `after` if the other side named a wait.
+    /// Retry, not before `after` if the other side named a wait.
     Later { after: Option<Duration> },
-    /// This one request will never be taken; others may.
+    /// This request will never be accepted; others may be.
     Refused,
-    /// Nothing will work until a person changes something (a token, a setting).
+    /// Every request fails until a person changes something (a token, a setting).
     Fatal,
 }
 
-/// Whether a failed request may have had its effect.
+/// Whether a failed request may have had an effect.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Reached {
-    /// Certainly not: it never left, or was answered with an error.
+    /// No: it was not sent, or was answered with an error.
     No,
-    /// It was sent and no answer came back.
+    /// The outcome is unknown: it was sent, but no answer arrived.
     Maybe,
-    /// Whoever took it cannot tell either: to ask again under its key would tell nothing.
-    Untold,
+    /// The peer cannot report the outcome either, not even if asked again under the same key.
+    #[serde(rename = "Untold")]
+    Unknowable,
 }

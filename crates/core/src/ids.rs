@@ -1,4 +1,4 @@
-//! Names of things. Each is its own type, so that one cannot be passed for another.
+//! Identifiers, each of its own type.
 
 use alloc::string::String;
 use core::fmt;
@@ -42,24 +42,22 @@ macro_rules! row_id {
 }
 
 text_id! {
-    /// Where a conversation lives (`agent:main:telegram:dm:123`): the routing key.
+    /// The key of a session (`agent:main:telegram:dm:123`).
     SessionKey
 }
 text_id! {
-    /// Which transcript it is now (`20261115_181205_13f6a7af`); changes on `/new`.
+    /// The current transcript of a session (`20261115_181205_13f6a7af`); changes on `/new`.
     SessionId
 }
 row_id! {
-    /// One accepted inbound message.
     InboxId
 }
 row_id! {
-    /// One turn. It carries the number of the inbound message that started it, so a second turn for
-    /// the same message is a primary-key conflict.
+    /// One turn. It has the number of its first inbound message, so a second turn for the same message violates the
+    /// primary key.
     TurnId
 }
 row_id! {
-    /// One message we owe to a chat.
     OutboxId
 }
 row_id! {

@@ -1,38 +1,37 @@
-//! Everything that can be made durable by a decision, as data.
+//! The writes of decisions, as data.
 //!
-//! A decision's writes are applied in order inside one transaction, or not at all. The store knows how;
-//! the machines know only what. Writes never depend on the answer of another write.
+//! The store applies the writes of one decision in order and in one transaction. No write depends on the result of another.
 
 use alloc::string::String;
 use alloc::vec::Vec;
 
 use serde::{Deserialize, Serialize};
 
-use crate::compaction::Relief;
+use crate::compaction::Compaction;
 use crate::ids::{InboxId, OutboxId, SessionId, SessionKey, TurnId};
 use crate::message::Platform;
-use crate::outbox::{Draft, Left};
+use crate::outbox::{Draft, OldPreview};
 use crate::rate_limit::Penalty;
 use crate::time::Millis;
-use crate::transcript::{Bill, Message};
+use crate::transcript::{Message, UsageRecord};
 use crate::turn::Turn;
 
-/// How an accepted message ended: exactly one of these, always visible to its author.
+/// The final outcome of an accepted message and of its turn, always reported to the author.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Outcome {
+pub enum MessageOutcome {
     Answered,
-    /// Turned away with a notice (queue full, failed turn, unknown command).
+    /// Answered with a notice only (queue full, failed turn, unknown command).
     Refused,
-    /// Became part of another message's turn.
+    /// Answered in the turn of another message.
     Merged,
     /// Stopped by its author (`/stop`, `/new`, a newer message in interrupt mode).
     Cancelled,
-    /// Given up after repeated crashes, with a notice, and listed.
+    /// Given up after repeated crashes; a dead letter.
     Dead,
 }
 
-impl Outcome {
+impl MessageOutcome {
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Answered => "answered",
@@ -50,58 +49,132 @@ impl Outcome {
     }
 }
 
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Write {
-    /// Insert a turn or replace its state. The stored state is what `recover` starts from.
+    /// Insert a turn or replace its state, from which `recover` starts.
     PutTurn(Turn),
-    /// The turn is over: its row keeps the outcome and stops being recovered.
-    EndTurn { turn: TurnId, outcome: Outcome, at: Millis },
-    /// Accepted messages now belong to this turn.
-    ClaimInbox { inbox: Vec<InboxId>, turn: TurnId },
-    /// Accepted messages have their final outcome.
-    SettleInbox { inbox: Vec<InboxId>, outcome: Outcome, at: Millis },
-    /// Append a row to a transcript (and to its full-text index).
-    Append { session: SessionId, message: Message },
-    /// Add what an answer has cost to a session's counters.
-    Spend { key: SessionKey, session: SessionId, bill: Bill },
-    /// Make room in a transcript: hide rows from the model, with a summary in their place.
-    Relieve { key: SessionKey, session: SessionId, relief: Relief, at: Millis },
-    /// Owe a message. For a pair `(turn, step)` that is already streaming, the text is completed and
-    /// becomes due; otherwise a new item becomes due.
-    Owe(Draft),
-    /// The preview became visible under this id.
-    PreviewShown { turn: TurnId, step: u32, message: String },
-    /// The preview is certainly not visible (never sent, or deleted by someone): the answer is sent as new.
-    DropPreview { turn: TurnId, step: u32 },
-    /// What it was to replace cannot be replaced: it is sent as new, with a mark if the other may still be there.
-    SendAnew { item: OutboxId, left: Left },
-    /// The step ends without an answer: what is visible of it is completed with this text, or, when the
-    /// text is empty, taken back. Without a streaming item nothing happens.
-    ClosePreview { turn: TurnId, step: u32, text: String },
-    /// The next part is being handed to the platform.
-    Sending { item: OutboxId },
-    /// A part was acknowledged under this id; more parts follow, in the thread that it opened if it did.
-    PartSent { item: OutboxId, message: String, thread: Option<String> },
-    /// The last part was acknowledged (`None`: the platform gave no id, or nothing was left to send).
-    Delivered { item: OutboxId, message: Option<String>, at: Millis },
-    /// Try again later. `doubtful`: the part may be visible already.
-    Postpone { item: OutboxId, not_before: Millis, doubtful: bool, error: String },
-    /// The key of the part now due is used up: whoever took it under that key cannot tell what became of it.
-    KeySpent { item: OutboxId },
-    /// Give it up and list it. `doubtful`: should a person retry it, the copy is marked.
-    Bury { item: OutboxId, doubtful: bool, error: String, at: Millis },
-    /// The chat takes nothing from us (`dead`). One that is known to be dead keeps the day it was marked.
-    ChatDead { platform: Platform, chat_id: String, reason: String, at: Millis },
-    /// Something arrived there.
-    ChatAlive { platform: Platform, chat_id: String },
-    /// The platform wants no requests of this scope until then. Replaces what is stored of the scope.
+    /// Store the outcome of a turn, which ends its recovery.
+    EndTurn {
+        turn: TurnId,
+        outcome: MessageOutcome,
+        at: Millis,
+    },
+    ClaimInbox {
+        inbox: Vec<InboxId>,
+        turn: TurnId,
+    },
+    SettleInbox {
+        inbox: Vec<InboxId>,
+        outcome: MessageOutcome,
+        at: Millis,
+    },
+    /// Append a row to a transcript and its full-text index.
+    Append {
+        session: SessionId,
+        message: Message,
+    },
+    /// Add the usage of a model call to the counters of a session.
+    AddUsage {
+        key: SessionKey,
+        session: SessionId,
+        usage: UsageRecord,
+    },
+    /// Hide rows of a transcript from the model behind a summary.
+    Compact {
+        key: SessionKey,
+        session: SessionId,
+        compaction: Compaction,
+        at: Millis,
+    },
+    /// Enqueue a message. A streaming item of the same `(turn, step)` is completed and becomes due; otherwise a new item
+    /// is inserted.
+    Enqueue(Draft),
+    PreviewShown {
+        turn: TurnId,
+        step: u32,
+        message: String,
+    },
+    /// The preview is certainly not visible (never sent, or deleted by a person): the answer is sent as a new message.
+    DropPreview {
+        turn: TurnId,
+        step: u32,
+    },
+    /// The preview cannot be edited: send the item as a new message, marked if the preview may still be visible.
+    SendAsNew {
+        item: OutboxId,
+        old_preview: OldPreview,
+    },
+    /// The step ends without an answer: complete its preview with this text, or delete it if the text is empty. Without a
+    /// streaming item this does nothing.
+    ClosePreview {
+        turn: TurnId,
+        step: u32,
+        text: String,
+    },
+    /// The next part is about to be sent.
+    Sending {
+        item: OutboxId,
+    },
+    /// A part was acknowledged under this id; more follow, in `thread` if the part opened one.
+    PartSent {
+        item: OutboxId,
+        message: String,
+        thread: Option<String>,
+    },
+    /// The last part was acknowledged (`None`: no id from the platform, or nothing left to send).
+    Delivered {
+        item: OutboxId,
+        message: Option<String>,
+        at: Millis,
+    },
+    /// Retry later. `doubtful`: the part may be visible already.
+    Postpone {
+        item: OutboxId,
+        not_before: Millis,
+        doubtful: bool,
+        error: String,
+    },
+    /// The platform cannot report the outcome under the idempotency key of the part now due: use another key.
+    RetireKey {
+        item: OutboxId,
+    },
+    /// Give the item up and list it. `doubtful`: a manual retry is marked as a possible duplicate.
+    DeadLetter {
+        item: OutboxId,
+        doubtful: bool,
+        error: String,
+        at: Millis,
+    },
+    /// Mark a chat as dead. A chat that is already marked keeps its date.
+    MarkChatDead {
+        platform: Platform,
+        chat_id: String,
+        reason: String,
+        at: Millis,
+    },
+    ClearDeadChat {
+        platform: Platform,
+        chat_id: String,
+    },
+    /// Store a rate limit penalty, replacing the one of its scope.
     RateLimited(Penalty),
-    /// A topic that was asked for by name is there under this id, and was used then.
-    TopicMade { platform: Platform, chat_id: String, name: String, thread: String, at: Millis },
-    /// It is there no longer.
-    TopicGone { platform: Platform, chat_id: String, name: String },
-    /// A successful turn proves the session healthy: clear its resume mark and its failure count.
-    ClearResume { key: SessionKey },
+    /// A topic requested by name exists under this id and was used at `at`.
+    TopicCreated {
+        platform: Platform,
+        chat_id: String,
+        name: String,
+        thread: String,
+        at: Millis,
+    },
+    TopicRemoved {
+        platform: Platform,
+        chat_id: String,
+        name: String,
+    },
+    /// A successful turn: clear the session's resume mark and failure count.
+    ClearResume {
+        key: SessionKey,
+    },
 }
 
 #[cfg(test)]
@@ -109,16 +182,16 @@ mod tests {
     use super::*;
 
     #[test]
-    fn outcomes_are_stored_under_these_words() {
+    fn outcomes_round_trip_through_their_stored_names() {
         for (word, outcome) in [
-            ("answered", Some(Outcome::Answered)),
-            ("refused", Some(Outcome::Refused)),
-            ("merged", Some(Outcome::Merged)),
-            ("cancelled", Some(Outcome::Cancelled)),
-            ("dead", Some(Outcome::Dead)),
+            ("answered", Some(MessageOutcome::Answered)),
+            ("refused", Some(MessageOutcome::Refused)),
+            ("merged", Some(MessageOutcome::Merged)),
+            ("cancelled", Some(MessageOutcome::Cancelled)),
+            ("dead", Some(MessageOutcome::Dead)),
             ("lost", None),
         ] {
-            assert_eq!(Outcome::parse(word), outcome, "{word}");
+            assert_eq!(MessageOutcome::parse(word), outcome, "{word}");
         }
     }
 }

@@ -1,4 +1,4 @@
-//! Messages as the inside sees them: who said what where, and the way back.
+//! Inbound messages, their sources and routes.
 
 use alloc::borrow::ToOwned;
 use alloc::string::String;
@@ -11,7 +11,6 @@ use serde::{Deserialize, Serialize};
 pub use crate::platform::Platform;
 use crate::time::Millis;
 
-/// The kind of room a message came from.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ChatType {
@@ -37,7 +36,7 @@ impl ChatType {
     }
 }
 
-/// Who spoke, and where. Unknown keys of older files are ignored, missing ones take their default.
+/// The author and chat of a message. Unknown fields in older files are ignored, missing ones take their default.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Source {
     pub platform: Platform,
@@ -59,7 +58,7 @@ pub struct Source {
     pub user_id_alt: Option<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub chat_id_alt: Option<String>,
-    /// Guild or workspace. `guild_id` is its older name; both are read, this one wins.
+    /// Guild or workspace. Takes precedence over `guild_id`, its older name.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub scope_id: Option<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -72,16 +71,15 @@ pub struct Source {
     pub profile: Option<String>,
     #[serde(default, skip_serializing_if = "core::ops::Not::not")]
     pub is_bot: bool,
-    /// The platform says that the sender has a role which the owner admits.
+    /// The platform confirms that the sender has an allowed role.
     #[serde(default, skip_serializing_if = "core::ops::Not::not")]
     pub role_authorized: bool,
-    /// Said among others and not to us: only who listens to everything there wants it.
-    #[serde(default, skip_serializing_if = "core::ops::Not::not")]
-    pub overheard: bool,
+    /// Posted in a group without addressing the bot.
+    #[serde(rename = "overheard", default, skip_serializing_if = "core::ops::Not::not")]
+    pub unaddressed: bool,
 }
 
 impl Source {
-    /// A source that names nothing but its platform and room.
     pub fn new(platform: Platform, chat_type: ChatType, chat_id: impl Into<String>) -> Self {
         Self {
             platform,
@@ -101,34 +99,31 @@ impl Source {
             profile: None,
             is_bot: false,
             role_authorized: false,
-            overheard: false,
+            unaddressed: false,
         }
     }
 }
 
-/// Something attached that we do not read as text.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct Attachment {
-    /// What it is, in one word for the model and the user: `photo`, `voice`, `document`.
+    /// One word for the model and the user: `photo`, `voice`, `document`.
     pub kind: String,
-    /// The platform's own handle to fetch it by.
+    /// The platform's handle for the download.
     pub reference: String,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub name: Option<String>,
-    /// What the platform says of it; once it is fetched, what it is.
+    /// As declared by the platform; once downloaded, as detected.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub mime: Option<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub size: Option<u64>,
-    /// Where it lies in the cache, once it is fetched.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub file: Option<String>,
-    /// Why it could not be fetched.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub trouble: Option<String>,
+    #[serde(rename = "trouble", default, skip_serializing_if = "Option::is_none")]
+    pub error: Option<String>,
 }
 
-/// Attachments that say all there is in their reference.
+/// Attachment kinds without a file; the reference holds the content.
 const NO_FILES: [&str; 3] = ["location", "contact", "poll"];
 
 impl Attachment {
@@ -136,53 +131,52 @@ impl Attachment {
         !NO_FILES.contains(&self.kind.as_str())
     }
 
-    /// Nobody has tried yet.
-    pub fn is_wanted(&self) -> bool {
-        self.is_file() && self.file.is_none() && self.trouble.is_none()
+    /// Neither downloaded nor failed.
+    pub fn needs_download(&self) -> bool {
+        self.is_file() && self.file.is_none() && self.error.is_none()
     }
 }
 
-/// One message, parsed at the edge, not yet accepted.
+/// A parsed message that is not accepted yet.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Inbound {
     pub source: Source,
-    /// The platform's own identity of this event: the same one never starts a second turn.
+    /// The platform's identity of the event; a known one never starts a second turn.
     pub dedup: String,
     pub text: String,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub attachments: Vec<Attachment>,
-    /// The text this message answers, if the platform quotes it.
+    /// The quoted text that this message replies to.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub quoted: Option<String>,
-    /// What others said around it, for the model alone: no part of what this author says.
+    /// Surrounding messages of other people, shown to the model only.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub context: Option<String>,
-    /// When the sender sent it, if the platform says.
+    /// When the sender sent it, if known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub sent_at: Option<Millis>,
-    /// Made by the gateway itself (a completion, a resume): skips access checks, never interrupts.
+    /// Created by the gateway (a completion, a resume): skips access checks, never interrupts.
     #[serde(default, skip_serializing_if = "core::ops::Not::not")]
     pub internal: bool,
-    /// Where the answer goes, if not back to `source`: a program that sends an event reads no answer.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub answer_to: Option<Route>,
-    /// Further deduplication keys: a replay under another `dedup` is recognised by them.
+    /// The route of the answer if it does not go back to `source`, because the sender reads no answers.
+    #[serde(rename = "answer_to", default, skip_serializing_if = "Option::is_none")]
+    pub reply_route: Option<Route>,
+    /// Further deduplication keys that reveal a replay under another `dedup`.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub fingerprints: Vec<Fingerprint>,
 }
 
-/// A digest of what a sender authenticated: the same one within the time is a replay, whatever identity it names.
+/// A digest of authenticated content. The same digest within the time is a replay, whatever identity it names.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Fingerprint {
     pub key: String,
-    /// `None`: for ever, as far as the store remembers.
+    /// `None`: as long as the store keeps it.
     pub within: Option<Duration>,
-    /// Whether this event leaves it behind; otherwise it is only looked up.
+    /// Whether this event stores the fingerprint; otherwise it is only looked up.
     pub recorded: bool,
 }
 
 impl Inbound {
-    /// Words, and nothing else.
     pub fn new(source: Source, dedup: impl Into<String>, text: impl Into<String>) -> Self {
         Self {
             source,
@@ -193,28 +187,26 @@ impl Inbound {
             context: None,
             sent_at: None,
             internal: false,
-            answer_to: None,
+            reply_route: None,
             fingerprints: Vec::new(),
         }
     }
 
-    /// Words of the gateway's own.
     pub fn internal(source: Source, dedup: impl Into<String>, text: impl Into<String>) -> Self {
         Self { internal: true, ..Self::new(source, dedup, text) }
     }
 }
 
-/// How an answer leaves.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Delivery {
-    /// We send it: an outbox row per message.
+    /// Sent to the platform, one outbox row per message.
     Push,
-    /// The reader comes for it (web page, terminal): the transcript row is the delivery.
+    /// Read from the transcript (web page, terminal).
     Pull,
 }
 
-/// One account of a platform that we listen to: another bot in the same home starts from nothing. Written `platform/account`.
+/// One account of a platform, written `platform/account`. Another bot in the same home starts with an empty state.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct LinkId {
     pub platform: Platform,
@@ -227,7 +219,7 @@ impl fmt::Display for LinkId {
     }
 }
 
-/// A chat, whatever the thread: its messages leave in order and share one rate budget. Written `platform:chat`.
+/// A chat with all its threads: its messages are delivered in order and share one rate budget. Written `platform:chat`.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct LaneId {
     pub platform: Platform,
@@ -235,7 +227,6 @@ pub struct LaneId {
 }
 
 impl LaneId {
-    /// `None`: no platform is called so.
     pub fn parse(text: &str) -> Option<Self> {
         let (platform, chat) = text.split_once(':')?;
         Some(Self { platform: Platform::parse(platform)?, chat: chat.to_owned() })
@@ -248,7 +239,7 @@ impl fmt::Display for LaneId {
     }
 }
 
-/// The way back to where a message came from. Fixed when the turn starts, never changed.
+/// The destination of an answer. Fixed when the turn starts.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Route {
     pub platform: Platform,
@@ -261,8 +252,8 @@ pub struct Route {
 }
 
 impl Route {
-    /// The way back to `source`, anchored at the message that asked.
-    pub fn back_to(source: &Source, delivery: Delivery) -> Self {
+    /// Back to `source`, as a reply to its message.
+    pub fn to_source(source: &Source, delivery: Delivery) -> Self {
         let chat = source.chat_id.as_ref().or(source.user_id.as_ref());
         Self {
             platform: source.platform,
@@ -273,7 +264,7 @@ impl Route {
         }
     }
 
-    /// To the platform's home, wherever that is when the message is kept: whoever keeps it puts the chat in.
+    /// To the platform's home channel; the chat id is filled in when the message is stored.
     pub fn to_home(platform: Platform) -> Self {
         Self { platform, chat_id: String::new(), thread_id: None, reply_to: None, delivery: Delivery::Push }
     }
@@ -294,11 +285,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_lane_is_the_chat_whatever_the_thread() {
+    fn threads_share_the_lane_of_their_chat() {
         let mut source = Source::new(Platform::named("telegram"), ChatType::Dm, "7");
-        let plain = Route::back_to(&source, Delivery::Push).lane();
+        let plain = Route::to_source(&source, Delivery::Push).lane();
         source.thread_id = Some("3".into());
-        assert_eq!(plain, Route::back_to(&source, Delivery::Push).lane());
+        assert_eq!(plain, Route::to_source(&source, Delivery::Push).lane());
         assert_eq!(plain.to_string(), "telegram:7");
         assert_eq!(LaneId::parse("telegram:7"), Some(plain));
         assert_eq!(LaneId::parse("nowhere:7"), None);

@@ -1,4 +1,4 @@
-//! Points in time and spans, as whole milliseconds.
+//! Instants in whole milliseconds.
 
 use core::time::Duration;
 
@@ -22,7 +22,7 @@ impl Millis {
         Self(self.0.saturating_sub(millis(span)))
     }
 
-    /// How long ago `earlier` was; zero when it lies ahead (the clock was set back).
+    /// Time since `earlier`; zero if it lies ahead (the clock was set back).
     #[must_use]
     pub fn since(self, earlier: Self) -> Duration {
         Duration::from_millis(self.0.saturating_sub(earlier.0))
@@ -38,13 +38,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_clock_set_back_gives_an_age_of_zero() {
+    fn measures_zero_after_the_clock_was_set_back() {
         assert_eq!(Millis(5).since(Millis(9)), Duration::ZERO);
         assert_eq!(Millis(9).since(Millis(5)), Duration::from_millis(4));
     }
 
     #[test]
-    fn arithmetic_saturates_at_both_ends() {
+    fn saturates_at_both_ends() {
         assert_eq!(Millis(u64::MAX).after(Duration::from_secs(1)), Millis(u64::MAX));
         assert_eq!(Millis(3).before(Duration::from_secs(1)), Millis(0));
     }

@@ -1,4 +1,4 @@
-//! The conversation as it is stored and as a model sees it.
+//! Transcripts: the rows of a session as stored and as sent to a model.
 
 use alloc::string::String;
 use alloc::vec::Vec;
@@ -13,10 +13,10 @@ pub enum Role {
     User,
     Assistant,
     Tool,
-    /// Shown to people, never to a model: acknowledgements, command answers, failures.
+    /// Visible to people only: acknowledgements, command replies, failures.
     #[serde(rename = "session_meta")]
     Notice,
-    /// Stands for older rows that the model no longer sees.
+    /// Replaces older rows for the model.
     Summary,
 }
 
@@ -38,7 +38,7 @@ impl Role {
     }
 }
 
-/// A tool the model asks for. `arguments` is canonical JSON text.
+/// A requested tool call. `arguments` is canonical JSON text.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ToolCall {
     pub id: String,
@@ -46,19 +46,17 @@ pub struct ToolCall {
     pub arguments: String,
 }
 
-/// What is known about a tool's effect on the world.
+/// Knowledge about the side effects of a tool call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum EffectState {
-    /// It ran to its end.
     Known,
-    /// It was running when we lost it: the model is told so, and we never repeat it.
+    /// Interrupted while running: reported to the model, never repeated.
     Unknown,
-    /// It was never started.
     Cancelled,
 }
 
-/// A picture in the cache. Its file goes sooner than the row: a model that asks later reads only its name.
+/// An image in the cache. The file expires before the row; then the model gets only its name.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Picture {
     pub path: String,
@@ -78,10 +76,9 @@ pub struct Message {
     pub tool_name: Option<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub effect: Option<EffectState>,
-    /// Pictures that a user row came with.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub pictures: Vec<Picture>,
-    /// The inbound message a user row came from.
+    /// The inbound message of a user row.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub platform_message_id: Option<String>,
     pub at: Millis,
@@ -114,13 +111,12 @@ impl Message {
         Self::new(Role::Notice, content.into(), at)
     }
 
-    /// A row for the model that stands for older ones.
     pub fn summary(content: impl Into<String>, at: Millis) -> Self {
         Self::new(Role::Summary, content.into(), at)
     }
 
-    /// An assistant row that asks for tools.
-    pub fn asking(content: impl Into<String>, tool_calls: Vec<ToolCall>, at: Millis) -> Self {
+    /// An assistant row with tool calls.
+    pub fn tool_request(content: impl Into<String>, tool_calls: Vec<ToolCall>, at: Millis) -> Self {
         Self { tool_calls, ..Self::new(Role::Assistant, content.into(), at) }
     }
 
@@ -134,22 +130,23 @@ impl Message {
     }
 }
 
-/// What the model sees of a tool result that was emptied to make room.
-pub const EMPTIED: &str = "(An older tool output was removed to make room.)";
+/// Replaces a tool result that was removed by compaction.
+pub const CLEARED_TOOL_OUTPUT: &str = "(An older tool output was removed to make room.)";
 
-/// What an answer has cost.
+/// The usage of one model call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
-pub struct Bill {
-    pub usage: Usage,
-    /// Tokens of the last prompt; `None`: unknown, or not a prompt of the conversation.
+pub struct UsageRecord {
+    #[serde(rename = "usage")]
+    pub tokens: Usage,
+    /// Tokens of the prompt; `None`: unknown, or not a prompt of the session.
     #[serde(default)]
     pub prompt: Option<u64>,
-    /// Millionths of a dollar; `None`: the prices are unknown.
+    /// Cost in millionths of a dollar; `None`: unknown prices.
     #[serde(default)]
     pub micro_usd: Option<u64>,
 }
 
-/// Tokens spent by a call, as the provider counts them.
+/// Tokens as counted by the provider.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct Usage {
     #[serde(default)]
@@ -170,7 +167,7 @@ impl Usage {
         self.cache_write = self.cache_write.saturating_add(other.cache_write);
     }
 
-    /// What was sent, however it was charged for.
+    /// All input tokens, cached or not.
     pub const fn prompt(&self) -> u64 {
         self.input.saturating_add(self.cache_read).saturating_add(self.cache_write)
     }
@@ -188,7 +185,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn roles_are_stored_under_these_words() {
+    fn roles_round_trip_through_their_stored_names() {
         for (word, role) in [
             ("user", Some(Role::User)),
             ("assistant", Some(Role::Assistant)),
@@ -202,14 +199,14 @@ mod tests {
     }
 
     #[test]
-    fn a_tool_result_names_its_call_and_its_tool() {
+    fn tool_rows_name_their_call_and_tool() {
         let call = ToolCall { id: "c1".into(), name: "terminal".into(), arguments: "{}".into() };
         let row = Message::tool(&call, "done", EffectState::Known, Millis(1));
         assert_eq!((row.tool_call_id.as_deref(), row.tool_name.as_deref()), (Some("c1"), Some("terminal")));
     }
 
     #[test]
-    fn usage_adds_up_and_counts_cached_input_as_prompt() {
+    fn adds_usage_and_counts_cached_input_as_prompt() {
         let mut usage = Usage { input: 1, output: 20, cache_read: 300, cache_write: 4000 };
         usage.add(usage);
         assert_eq!(usage, Usage { input: 2, output: 40, cache_read: 600, cache_write: 8000 });

@@ -1,5 +1,4 @@
-//! A service that delivers webhooks: it posts, and posts again whatever was not answered with a 2xx or a 4xx, in
-//! order, as providers promise.
+//! A service that delivers webhooks in order, and retries each until it gets a final status: neither 429 nor 5xx.
 
 use std::collections::VecDeque;
 use std::io::{self, Read, Write};
@@ -8,48 +7,45 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// How long an answer may take before the delivery counts as failed.
-const PATIENCE: Duration = Duration::from_secs(30);
-/// Between two tries.
-const REST: Duration = Duration::from_millis(10);
+const RESPONSE_TIMEOUT: Duration = Duration::from_secs(30);
+const RETRY_PAUSE: Duration = Duration::from_millis(10);
 
-/// One request: where to, with what.
 #[derive(Debug, Clone)]
-pub struct Delivery {
+pub struct WebhookDelivery {
     pub path: String,
     pub headers: Vec<(String, String)>,
     pub body: Vec<u8>,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Reply {
+pub struct WebhookResponse {
     pub status: u16,
-    /// Head and body as they came.
+    /// Head and body, unparsed.
     pub text: String,
 }
 
-/// The handle. Dropping it ends the service; what was not delivered is forgotten.
+/// The handle. Dropping it ends the service and drops pending deliveries.
 #[derive(Debug)]
 pub struct Sender {
-    shared: Arc<Shared>,
+    queue: Arc<Queue>,
 }
 
 #[derive(Debug)]
-struct Shared {
+struct Queue {
     port: u16,
-    state: Mutex<State>,
+    state: Mutex<QueueState>,
     changed: Condvar,
 }
 
 #[derive(Debug, Default)]
-struct State {
-    queue: VecDeque<Delivery>,
-    replies: Vec<Reply>,
-    tries: usize,
+struct QueueState {
+    queue: VecDeque<WebhookDelivery>,
+    responses: Vec<WebhookResponse>,
+    attempts: usize,
     ended: bool,
 }
 
-impl Delivery {
+impl WebhookDelivery {
     #[must_use]
     pub fn json(path: impl Into<String>, body: &serde_json::Value) -> Self {
         let headers = vec![("Content-Type".to_owned(), "application/json".to_owned())];
@@ -62,71 +58,70 @@ impl Delivery {
         self
     }
 
-    /// One try.
-    pub fn post(&self, port: u16) -> io::Result<Reply> {
+    pub fn post(&self, port: u16) -> io::Result<WebhookResponse> {
         let mut stream = TcpStream::connect(("127.0.0.1", port))?;
-        stream.set_read_timeout(Some(PATIENCE))?;
-        stream.set_write_timeout(Some(PATIENCE))?;
+        stream.set_read_timeout(Some(RESPONSE_TIMEOUT))?;
+        stream.set_write_timeout(Some(RESPONSE_TIMEOUT))?;
         let mut head = format!("POST {} HTTP/1.1\r\nHost: 127.0.0.1:{port}\r\n", self.path);
         for (name, value) in &self.headers {
             head.push_str(&format!("{name}: {value}\r\n"));
         }
         head.push_str(&format!("Content-Length: {}\r\nConnection: close\r\n\r\n", self.body.len()));
         stream.write_all(head.as_bytes())?;
-        // A body that is too large is refused before it is whole.
+        // A server refuses a body that is too large before it has read all of it.
         let written = stream.write_all(&self.body);
-        let mut answer = Vec::new();
-        let read = stream.read_to_end(&mut answer);
-        let text = String::from_utf8_lossy(&answer).into_owned();
+        let mut response = Vec::new();
+        let read = stream.read_to_end(&mut response);
+        let text = String::from_utf8_lossy(&response).into_owned();
         let status = text.split(' ').nth(1).and_then(|status| status.parse().ok());
         match status {
-            Some(status) => Ok(Reply { status, text }),
+            Some(status) => Ok(WebhookResponse { status, text }),
             None => Err(read.err().or(written.err()).unwrap_or_else(|| io::ErrorKind::UnexpectedEof.into())),
         }
     }
 }
 
 impl Sender {
-    /// Delivers to this port of loopback, whether or not somebody listens there yet.
+    /// Delivers to this port of loopback. The server may start later.
     #[must_use]
     pub fn start(port: u16) -> Self {
-        let shared = Arc::new(Shared { port, state: Mutex::default(), changed: Condvar::new() });
-        let service = shared.clone();
+        let queue = Arc::new(Queue { port, state: Mutex::default(), changed: Condvar::new() });
+        let service = queue.clone();
         thread::spawn(move || service.run());
-        Self { shared }
+        Self { queue }
     }
 
-    pub fn send(&self, delivery: Delivery) {
-        self.shared.state().queue.push_back(delivery);
-        self.shared.changed.notify_all();
+    pub fn send(&self, delivery: WebhookDelivery) {
+        self.queue.state().queue.push_back(delivery);
+        self.queue.changed.notify_all();
     }
 
-    /// What has not been answered for good yet.
+    /// The number of deliveries without a final response.
     #[must_use]
     pub fn pending(&self) -> usize {
-        self.shared.state().queue.len()
+        self.queue.state().queue.len()
     }
 
-    /// Every try, also of what failed.
+    /// The number of attempts, failed ones included.
     #[must_use]
-    pub fn tries(&self) -> usize {
-        self.shared.state().tries
+    pub fn attempts(&self) -> usize {
+        self.queue.state().attempts
     }
 
-    /// The last answers, one for each delivery that is over.
+    /// The final response of each completed delivery.
     #[must_use]
-    pub fn replies(&self) -> Vec<Reply> {
-        self.shared.state().replies.clone()
+    pub fn responses(&self) -> Vec<WebhookResponse> {
+        self.queue.state().responses.clone()
     }
 
-    /// Waits until everything is answered for good.
+    /// Waits until every delivery has a final response.
     #[must_use]
     pub fn wait_idle(&self, within: Duration) -> bool {
         let deadline = Instant::now() + within;
-        let mut state = self.shared.state();
+        let mut state = self.queue.state();
         while !state.queue.is_empty() {
             let Some(left) = deadline.checked_duration_since(Instant::now()) else { return false };
-            let waited = self.shared.changed.wait_timeout(state, left);
+            let waited = self.queue.changed.wait_timeout(state, left);
             state = waited.unwrap_or_else(PoisonError::into_inner).0;
         }
         true
@@ -135,13 +130,13 @@ impl Sender {
 
 impl Drop for Sender {
     fn drop(&mut self) {
-        self.shared.state().ended = true;
-        self.shared.changed.notify_all();
+        self.queue.state().ended = true;
+        self.queue.changed.notify_all();
     }
 }
 
-impl Shared {
-    fn state(&self) -> MutexGuard<'_, State> {
+impl Queue {
+    fn state(&self) -> MutexGuard<'_, QueueState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -156,19 +151,19 @@ impl Shared {
             }
             let Some(first) = state.queue.front().cloned() else { continue };
             drop(state);
-            let reply = first.post(self.port);
+            let response = first.post(self.port);
             let mut state = self.state();
-            state.tries += 1;
-            match reply {
-                Ok(reply) if reply.status < 500 && reply.status != 429 => {
+            state.attempts += 1;
+            match response {
+                Ok(response) if response.status < 500 && response.status != 429 => {
                     state.queue.pop_front();
-                    state.replies.push(reply);
+                    state.responses.push(response);
                     drop(state);
                     self.changed.notify_all();
                 }
                 Ok(_) | Err(_) => {
                     drop(state);
-                    thread::sleep(REST);
+                    thread::sleep(RETRY_PAUSE);
                 }
             }
         }

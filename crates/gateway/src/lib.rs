@@ -1,18 +1,19 @@
-//! The acting half of Petasos: it owns every task, carries out what `core` decides, and reports back.
+//! The gateway: owns all tasks and carries out the decisions of `core`.
 //!
-//! Absent on purpose: HTTP serving (`web`), SQL (`store`), wire formats (`platforms`, `agent`), and policy (`core`).
+//! Not in this crate: HTTP serving (`web`), SQL (`store`), wire formats (`platforms`, `agent`), and policy (`core`).
 //!
 //! | folder | what it does |
 //! |---|---|
 //! | `links` | connections to platforms: supervisors, capabilities, outages, sleep and wake |
 //! | `inbound` | access check, commit to the inbox, media download |
-//! | `sessions` | the router, and one task per conversation that runs its turns |
-//! | `delivery` | one lane per chat that sends what the outbox holds |
+//! | `sessions` | the router, and one task per session that runs its turns |
+//! | `delivery` | one lane per chat that sends the items of the outbox |
+//! | `notices` | every text that the gateway sends to chats |
 //! | `background` | cron, delegation, processes, hooks, notifications |
 //! | `api` | the handle for web, terminal and commands; API runs; status |
-//! | `lifecycle` | startup, the gate for new turns, drain and shutdown |
+//! | `lifecycle` | startup, the accept gate, drain and shutdown |
 //! | `storage` | the database thread, files of the home, retention and cleanup |
-//! | `runtime` | clock, named tasks, commit points |
+//! | `runtime` | clock, named tasks, commit points, fault injection |
 
 mod api;
 mod background;
@@ -20,6 +21,7 @@ mod delivery;
 mod inbound;
 mod lifecycle;
 mod links;
+mod notices;
 mod runtime;
 mod sessions;
 mod storage;
@@ -33,43 +35,44 @@ pub use runtime::simulation;
 pub use storage::{home, retention};
 
 pub use runtime::commit::{Commit, Side};
-pub use sessions::approvals::Consent;
-/// What a connector is run with as well: the store's thread, supervised links, and how everything ends.
+pub use sessions::approvals::ApprovalSettings;
+/// Parts that the connector shares: the database thread, link supervisors and the shutdown handle.
 pub mod shell {
-    pub use crate::lifecycle::shutdown::Stopper;
-    pub use crate::links::rate_limits::keep as keep_rate_limits;
-    pub use crate::links::supervisor::{Kept, LinkHandle, Taker, supervisor};
+    pub use crate::lifecycle::shutdown::ShutdownHandle;
+    pub use crate::links::rate_limits::persist as persist_rate_limits;
+    pub use crate::links::supervisor::{AcceptedBatch, LinkHandle, LinkSink, supervisor};
     pub use crate::runtime::tasks::vital;
-    pub use crate::storage::database::{Db, Upkeep, Writer, start as open};
+    pub use crate::storage::database::{Db, FileStatus, Writer, start as open};
 }
 
-pub use api::handle::{Handle, Leaver, Submitted};
+pub use api::handle::{Handle, ShutdownTrigger, Submitted};
 pub use api::runs::{
-    Approval, NewSession, NotChanged, NotStarted, Once, Place, RunAsk, RunLimits, Started, Told, Wish,
-    fresh_id,
+    HistoryMessage, IdempotencyKey, NewSession, RunApproval, RunLimits, RunOptions, RunRequest, RunTarget,
+    SessionChangeError, StartRunError, StartedRun, fresh_id,
 };
-pub use api::status::{LinkStatus, Salvaged, Status};
-pub use background::delegation::Delegating;
-pub use background::notifications::output::Job;
-pub use background::notifications::{Fate, Mirror, Post, Posted};
-pub use delivery::{Policy, Reach, Streaming, Transport};
-pub use inbound::downloads::Inward;
-pub use lifecycle::config::Compression;
-pub use lifecycle::config::{Config, Page, Settings, Stall, Unbuilt};
-pub use lifecycle::gate::{Leaving, Situation};
+pub use api::status::{GatewayStatus, LinkStatus, Salvaged};
+pub use background::delegation::DelegationSettings;
+pub use background::notifications::output::OutputJob;
+pub use background::notifications::{MirrorMode, Notification, NotificationOutcome, NotificationResult};
+pub use delivery::{AttachmentPolicy, FileAccess, Streaming, Transport};
+pub use inbound::downloads::DownloadSettings;
+pub use lifecycle::config::CompactionSettings;
+pub use lifecycle::config::{Config, LocalService, Settings, StallLimits, UnavailablePlatform};
+pub use lifecycle::gate::{LifecycleSnapshot, ShutdownProgress};
 pub use lifecycle::lifetime::{HomeChannel, Lifetime};
-pub use lifecycle::shutdown::running::{End, Running};
+pub use lifecycle::shutdown::running::{ExitInfo, RunningGateway};
 pub use lifecycle::startup::{DATABASE, StartError, start};
-pub use links::idle::{Doze, Lever};
-pub use sessions::view::{Asked, Live, View};
+pub use links::idle::{IdleSettings, SuspendMethod};
+pub use sessions::view::{LiveTurn, OpenQuestion, SessionView};
 
 pub use petasos_agent::{ToolSpec, Toolset};
-pub use petasos_store::{CardQuery, RowState, RunEnd, RunRow, Said, SessionCard, SessionRow};
+pub use petasos_store::{
+    RowState, RunEnd, RunRow, SessionRow, SessionSummary, SessionSummaryQuery, TranscriptRow,
+};
 
-use petasos_core::admission::Refusal;
-use petasos_core::lifecycle::Closed;
+use petasos_core::admission::AdmissionRefusal;
+use petasos_core::lifecycle::NotAccepting;
 
-/// Why something asked of the gateway did not happen.
 #[derive(Debug, Clone, thiserror::Error)]
 pub enum Error {
     #[error("{0}")]
@@ -80,12 +83,12 @@ pub enum Error {
     NotFound(&'static str),
     #[error("the gateway is stopping")]
     Stopping,
-    /// A platform that cannot be spoken as it is configured.
+    /// A configured platform that cannot be used.
     #[error("{0}")]
-    Unbuilt(String),
-    #[error("{0} has no home yet: say /sethome in a chat there")]
+    UnavailablePlatform(String),
+    #[error("{0} has no home channel; send /sethome in a chat there to set it")]
     NoHome(petasos_core::Platform),
-    /// No turn may start now.
-    #[error("{}", Refusal::Closed(*.0).text())]
-    Closed(Closed),
+    /// The gate is closed.
+    #[error("{}", AdmissionRefusal::NotAccepting(*.0).text())]
+    Closed(NotAccepting),
 }

@@ -1,4 +1,4 @@
-//! The owner's own programs: told what happens, asked before commands, and unable to hold anything up.
+//! Hooks: they receive events, intercept commands, and cannot block the gateway.
 
 #![allow(clippy::expect_used, reason = "a test that cannot go on stops")]
 
@@ -11,11 +11,11 @@ use std::time::{Duration, Instant};
 use petasos_fakes::model::Answer;
 use rustix::process::{Pid, test_kill_process};
 use serde_json::{Value, json};
-use support::{World, eventually};
+use support::{GatewayFixture, eventually};
 
-/// A home with these hooks: name, events, script.
-fn hooked(hooks: &[(&str, &str, &str)]) -> World {
-    let mut world = World::idle(|_| {});
+/// A gateway with these hooks: name, events, script.
+fn fixture_with_hooks(hooks: &[(&str, &str, &str)]) -> GatewayFixture {
+    let mut world = GatewayFixture::idle(|_| {});
     for (name, yaml, script) in hooks {
         let folder = world.home().join("hooks").join(name);
         std::fs::create_dir_all(&folder).expect("a folder");
@@ -28,31 +28,32 @@ fn hooked(hooks: &[(&str, &str, &str)]) -> World {
     world
 }
 
-fn file(world: &World, hook: &str, name: &str) -> PathBuf {
+fn file(world: &GatewayFixture, hook: &str, name: &str) -> PathBuf {
     world.home().join("hooks").join(hook).join(name)
 }
 
-/// Everything that a hook wrote down, one JSON per line.
-fn heard(world: &World, hook: &str) -> Vec<Value> {
+/// The events that a hook logged, one JSON object per line.
+fn logged_events(world: &GatewayFixture, hook: &str) -> Vec<Value> {
     let text = std::fs::read_to_string(file(world, hook, "log")).unwrap_or_default();
-    // The last line may be half written.
+    // The last line may be incomplete.
     text.lines().filter_map(|line| serde_json::from_str(line).ok()).collect()
 }
 
-/// Appends what it reads, as one line.
-const WRITE_DOWN: &str = "(cat; echo) >> log";
+/// Appends the input as one line.
+const APPEND_INPUT: &str = "(cat; echo) >> log";
 
 #[test]
-fn each_event_is_told_in_order_with_who_where_and_what() {
+fn sends_events_in_order_with_context() {
     let events = "events: ['gateway:*', 'session:*', 'agent:*']";
-    let world = hooked(&[("diary", events, WRITE_DOWN)]);
+    let world = fixture_with_hooks(&[("diary", events, APPEND_INPUT)]);
     world.model.script(Answer::tool("clock", json!({})));
     world.model.script(Answer::text("y".repeat(600)));
     world.telegram.push_text(7, 7, "x".repeat(600));
-    world.sees(7, "yyy");
+    world.expect_message(7, "yyy");
     world.telegram.push_text(7, 7, "/new");
-    world.ends_with(7, "New session");
-    let lines = eventually("all told", || Some(heard(&world, "diary")).filter(|lines| lines.len() >= 8));
+    world.expect_last_message(7, "New session");
+    let lines =
+        eventually("all told", || Some(logged_events(&world, "diary")).filter(|lines| lines.len() >= 8));
     let names: Vec<_> = lines.iter().filter_map(|line| line["event"].as_str()).collect();
     let want = [
         "gateway:startup",
@@ -87,14 +88,14 @@ fn each_event_is_told_in_order_with_who_where_and_what() {
 }
 
 #[test]
-fn a_command_is_denied_done_or_turned_into_another() {
-    let says = |answer: &str| format!("{WRITE_DOWN}\necho '{answer}'");
+fn hooks_deny_handle_and_rewrite_commands() {
+    let says = |answer: &str| format!("{APPEND_INPUT}\necho '{answer}'");
     let deny = says(r#"{"decision":"deny","message":"Not on Sundays."}"#);
     let deploy = says(r#"{"decision":"handled","message":"Deployed."}"#);
     let silent = says(r#"{"decision":"handled"}"#);
     let rewrite = says(r#"{"decision":"rewrite","text":"/whoami"}"#);
     let text = says(r#"{"decision":"rewrite","text":"good morning"}"#);
-    let world = hooked(&[
+    let world = fixture_with_hooks(&[
         ("a-all", "events: ['command:*']", &says("")),
         ("deny", "events: ['command:undo']", &deny),
         ("deploy", "events: ['command:deploy']", &deploy),
@@ -110,42 +111,46 @@ fn a_command_is_denied_done_or_turned_into_another() {
         ("/help", "Commands:"),
     ] {
         world.telegram.push_text(7, 7, said);
-        world.ends_with(7, answer);
+        world.expect_last_message(7, answer);
     }
     let before = world.telegram.texts(7).len();
     world.telegram.push_text(7, 7, "/hush");
-    eventually("done without a word", || (heard(&world, "silent").len() == 1).then_some(()));
+    eventually("done without a word", || (logged_events(&world, "silent").len() == 1).then_some(()));
     world.telegram.push_text(7, 7, "/help");
-    let two = |it: &petasos_fakes::telegram::World| (it.messages(7).count() > before).then_some(());
+    let two = |it: &petasos_fakes::telegram::State| (it.messages(7).count() > before).then_some(());
     assert!(world.telegram.wait_until(support::SOON, two).is_some());
-    world.owes_nothing();
+    world.wait_until_delivered();
     assert_eq!(world.telegram.texts(7).len(), before + 1, "only the second command is answered");
-    let asked = &heard(&world, "deploy")[0];
+    let asked = &logged_events(&world, "deploy")[0];
     assert_eq!(asked["event"], "command:deploy");
     assert_eq!((&asked["context"]["command"], &asked["context"]["args"]), (&json!("deploy"), &json!("now")));
-    let others: Vec<_> = heard(&world, "a-all")
+    let others: Vec<_> = logged_events(&world, "a-all")
         .iter()
         .map(|it| it["context"]["command"].as_str().map(str::to_owned))
         .collect();
-    assert_eq!(others, [Some("help".into()), Some("help".into())], "whoever names a command decides first");
+    assert_eq!(
+        others,
+        [Some("help".into()), Some("help".into())],
+        "a hook that names the command decides first"
+    );
 }
 
 #[test]
-fn a_hook_that_hangs_is_ended_with_all_it_started_and_blocks_nothing() {
+fn kills_process_group_of_hanging_hook() {
     let hang = "echo $$ > pid; sleep 600 & echo $! > child; wait";
-    let world = hooked(&[
+    let world = fixture_with_hooks(&[
         ("sleeper", "events: ['agent:*']\ntimeout: 2", hang),
         ("asked", "events: ['command:help']\ntimeout: 1", hang),
-        ("diary", "events: [agent:end]", WRITE_DOWN),
+        ("diary", "events: [agent:end]", APPEND_INPUT),
     ]);
     let begun = Instant::now();
     world.telegram.push_text(7, 7, "hello");
-    world.shows(7, &["echo: hello"]);
-    eventually("the other one is told", || (heard(&world, "diary").len() == 1).then_some(()));
+    world.expect_messages(7, &["echo: hello"]);
+    eventually("the other one is told", || (logged_events(&world, "diary").len() == 1).then_some(()));
     world.telegram.push_text(7, 7, "/help");
     world.telegram.push_text(8, 8, "and me?");
-    world.shows(8, &["echo: and me?"]);
-    world.ends_with(7, "Commands:");
+    world.expect_messages(8, &["echo: and me?"]);
+    world.expect_last_message(7, "Commands:");
     assert!(begun.elapsed() < Duration::from_secs(60), "{:?}", begun.elapsed());
     for (hook, name) in [("asked", "pid"), ("asked", "child"), ("sleeper", "pid"), ("sleeper", "child")] {
         let path = file(&world, hook, name);
@@ -156,36 +161,35 @@ fn a_hook_that_hangs_is_ended_with_all_it_started_and_blocks_nothing() {
     }
 }
 
-/// Whoever is only waited for is gone, too.
 fn is_gone(pid: Pid) -> bool {
     let state = std::fs::read_to_string(format!("/proc/{}/stat", pid.as_raw_nonzero()));
     test_kill_process(pid).is_err() || state.is_ok_and(|stat| stat.contains(") Z "))
 }
 
 #[test]
-fn a_flood_of_output_an_error_and_rubbish_are_as_good_as_silence() {
-    let world = hooked(&[
+fn hooks_with_invalid_output_allow_the_command() {
+    let world = fixture_with_hooks(&[
         ("flood", "events: ['command:help']", "echo $$ > pid; head -c 100000000 /dev/zero; touch finished"),
         ("fails", "events: ['command:help']", r#"echo '{"decision":"deny"}'; exit 3"#),
         ("rubbish", "events: ['command:help']", "echo hello"),
         ("loud", "events: [agent:start]", "head -c 100000000 /dev/zero; touch finished"),
     ]);
     world.telegram.push_text(7, 7, "/help");
-    world.ends_with(7, "Commands:");
+    world.expect_last_message(7, "Commands:");
     assert!(file(&world, "flood", "pid").exists() && !file(&world, "flood", "finished").exists());
     world.telegram.push_text(7, 7, "hello");
-    world.ends_with(7, "echo: hello");
-    eventually("nobody reads what it says", || file(&world, "loud", "finished").exists().then_some(()));
+    world.expect_last_message(7, "echo: hello");
+    eventually("its output is not read", || file(&world, "loud", "finished").exists().then_some(()));
 }
 
 #[test]
-fn a_broken_hook_keeps_nothing_from_starting_and_each_knows_its_event() {
-    let world = hooked(&[
-        ("broken", "events: [agent:dream]", WRITE_DOWN),
+fn starts_with_invalid_hook_and_sets_event_variable() {
+    let world = fixture_with_hooks(&[
+        ("broken", "events: [agent:dream]", APPEND_INPUT),
         ("env", "events: [agent:start]", "env > env.tmp && mv env.tmp env"),
     ]);
     world.telegram.push_text(7, 7, "hello");
-    world.shows(7, &["echo: hello"]);
+    world.expect_messages(7, &["echo: hello"]);
     let environment = eventually("told", || std::fs::read_to_string(file(&world, "env", "env")).ok());
     assert!(environment.contains("PETASOS_EVENT=agent:start"), "{environment}");
     assert!(environment.contains(&format!("PETASOS_HOME={}", world.home().display())), "{environment}");

@@ -1,4 +1,4 @@
-//! No interleaving of two conversations lets a word of one leave through the other.
+//! No interleaving of two conversations leaks text of one into the other.
 
 mod support;
 
@@ -7,9 +7,9 @@ use std::time::Duration;
 use petasos_core::admission::BusyMode;
 use petasos_fakes::model::Answer;
 use proptest::prelude::*;
-use support::{SOON, World};
+use support::{GatewayFixture, SOON};
 
-/// One thing that happens: somebody writes, after which the model takes its time.
+/// A message, and how slowly the model answers it.
 #[derive(Debug, Clone)]
 struct Step {
     chat: i64,
@@ -26,8 +26,8 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 12, ..ProptestConfig::default() })]
 
     #[test]
-    fn two_chats_never_mix(steps in steps(), queue in any::<bool>(), streaming in any::<bool>()) {
-        let world = World::with(|setup| {
+    fn keeps_two_chats_apart(steps in steps(), queue in any::<bool>(), streaming in any::<bool>()) {
+        let fixture = GatewayFixture::with(|setup| {
             setup.workers = 2;
             let settings = &mut setup.settings;
             settings.busy = if queue { BusyMode::Queue } else { BusyMode::Interrupt };
@@ -36,23 +36,23 @@ proptest! {
             settings.busy_ack = false;
         });
         let plan = steps.clone();
-        world.model.respond(move |request| {
+        fixture.model.respond(move |request| {
             let number: usize = request.last_user.rsplit('#').next().and_then(|it| it.parse().ok()).unwrap_or(0);
             let step = &plan[number % plan.len()];
             Answer::text(format!("for {}", request.last_user)).chunks(step.pieces).every(Duration::from_millis(step.pause_ms))
         });
         for (number, step) in steps.iter().enumerate() {
-            world.telegram.push_text(step.chat, step.chat, format!("chat {} #{number}", step.chat));
+            fixture.telegram.push_text(step.chat, step.chat, format!("chat {} #{number}", step.chat));
         }
         for chat in [1, 2] {
             let Some(last) = steps.iter().rposition(|step| step.chat == chat) else { continue };
-            world.ends_with(chat, &format!("#{last}"));
-            for text in world.telegram.texts(chat) {
+            fixture.expect_last_message(chat, &format!("#{last}"));
+            for text in fixture.telegram.texts(chat) {
                 prop_assert!(!text.contains(&format!("chat {}", 3 - chat)), "chat {chat} shows {text:?}");
             }
         }
-        // What the model was shown belongs to one chat, too.
-        let mixed = world.model.wait_until(SOON, |desk| {
+        // Each model request contains messages of one chat only.
+        let mixed = fixture.model.wait_until(SOON, |desk| {
             Some(desk.requests().any(|request| {
                 let body = request.body().to_string();
                 body.contains("chat 1 #") && body.contains("chat 2 #")

@@ -1,27 +1,27 @@
-//! The gateway's own life: drains, stops, restarts, crashes, and what the next start makes of what it finds.
+//! Lifecycle: drain, shutdown, restart and crash, and the recovery at the next start.
 #![allow(clippy::expect_used, reason = "tests")]
 
 mod support;
 
 #[path = "lifecycle/boot.rs"]
 mod boot;
-#[path = "lifecycle/corners.rs"]
-mod corners;
 #[path = "lifecycle/drain.rs"]
 mod drain;
-#[path = "lifecycle/goodbye.rs"]
-mod goodbye;
+#[path = "lifecycle/edge_cases.rs"]
+mod edge_cases;
 #[path = "lifecycle/held.rs"]
 mod held;
 #[path = "lifecycle/load.rs"]
 mod load;
 #[path = "lifecycle/notes.rs"]
 mod notes;
-#[path = "lifecycle/owed.rs"]
-mod owed;
+#[path = "lifecycle/notices.rs"]
+mod notices;
 #[path = "lifecycle/resume.rs"]
 mod resume;
 #[path = "lifecycle/stop.rs"]
 mod stop;
 #[path = "lifecycle/suspects.rs"]
 mod suspects;
+#[path = "lifecycle/undelivered.rs"]
+mod undelivered;

@@ -1,8 +1,8 @@
 //! The fault matrix: every fault on every kind of link, for every form of answer, against the real gateway.
 //!
-//! A cell asks one question, lets one thing go wrong, and looks at the chat: the answer is there, complete and once,
-//! or a copy that could not be avoided is marked, or it was given up and is listed. A cell whose fault struck nothing
-//! fails. `PETASOS_MATRIX=text` runs the rows whose name contains this.
+//! A cell sends one question, injects one fault, and checks the chat: the answer is complete and appears once, or an
+//! unavoidable duplicate is marked, or the answer is listed as a dead letter. A cell whose fault hit nothing fails.
+//! `PETASOS_MATRIX=text` runs only the rows whose name contains this.
 #![allow(clippy::expect_used, reason = "a test fails by panicking")]
 
 #[path = "matrix/cell.rs"]
@@ -11,14 +11,14 @@ mod cell;
 mod discord;
 #[path = "matrix/gateway.rs"]
 mod gateway;
+#[path = "matrix/platform.rs"]
+mod platform;
 #[path = "matrix/relay.rs"]
 mod relay;
 #[path = "matrix/rows.rs"]
 mod rows;
 #[path = "matrix/slack.rs"]
 mod slack;
-#[path = "matrix/stage.rs"]
-mod stage;
 #[path = "matrix/telegram.rs"]
 mod telegram;
 #[path = "matrix/webhook.rs"]
@@ -33,28 +33,26 @@ use std::thread;
 use std::time::Instant;
 
 use petasos_platforms::Adapter;
-use rows::{Form, ROWS, Row, Seen};
-use stage::Stage;
+use platform::MatrixPlatform;
+use rows::{FaultRow, Form, ROWS, VisibleResult};
 
-struct Column {
+struct MatrixColumn {
     name: &'static str,
     adapter: &'static str,
-    start: fn() -> Box<dyn Stage>,
+    start: fn() -> Box<dyn MatrixPlatform>,
 }
 
-/// The columns, and from the same list the match that keeps it whole: there is no `_` in it, so an adapter without a
-/// column stops the build here.
+/// Defines the columns and an exhaustive match over the adapters, so that an adapter without a column does not compile.
 macro_rules! columns {
     ($($adapter:ident { $($name:literal => $start:path),+ $(,)? })+) => {
-        const COLUMNS: &[Column] =
-            &[$($(Column { name: $name, adapter: stringify!($adapter), start: $start }),+),+];
+        const COLUMNS: &[MatrixColumn] =
+            &[$($(MatrixColumn { name: $name, adapter: stringify!($adapter), start: $start }),+),+];
 
         fn name_of(adapter: &Adapter) -> &'static str {
             match adapter {
                 $(Adapter::$adapter(_) => stringify!($adapter),)+
-                // No platform: a simulation brings its own.
                 #[cfg(feature = "simulation")]
-                Adapter::Given(_) => "Given",
+                Adapter::Simulated(_) => "Given",
             }
         }
     };
@@ -68,26 +66,27 @@ columns! {
     Webhook { "Webhook" => webhook::start }
 }
 
-/// Cells that run at the same time; they mostly wait.
-const HANDS: usize = 24;
+/// Cells mostly wait, so many run concurrently.
+const CONCURRENT_CELLS: usize = 24;
 
-type Cell = (usize, usize, usize);
-type Outcome = Result<Option<Seen>, String>;
+type CellIndex = (usize, usize, usize);
+type CellResult = Result<Option<VisibleResult>, String>;
 
 #[test]
-fn whatever_goes_wrong_the_answer_is_there_once_or_says_that_it_may_be_a_copy() {
+fn every_fault_yields_one_answer_or_marked_duplicate() {
     let only = std::env::var("PETASOS_MATRIX").unwrap_or_default();
     let chosen: Vec<usize> = (0..ROWS.len()).filter(|row| ROWS[*row].name.contains(&only)).collect();
     let columns = 0..COLUMNS.len();
-    let cells: Vec<Cell> = chosen
+    let cells: Vec<CellIndex> = chosen
         .iter()
         .flat_map(|row| columns.clone().map(move |column| (*row, column)))
         .flat_map(|(row, column)| (0..Form::ALL.len()).map(move |form| (row, column, form)))
         .collect();
-    let (next, done) = (AtomicUsize::new(0), Mutex::new(BTreeMap::new()));
+    let next = AtomicUsize::new(0);
+    let done = Mutex::new(BTreeMap::new());
     let started = Instant::now();
     thread::scope(|scope| {
-        for _hand in 0..HANDS.min(cells.len()) {
+        for _hand in 0..CONCURRENT_CELLS.min(cells.len()) {
             scope.spawn(|| {
                 while let Some(cell) = cells.get(next.fetch_add(1, Ordering::Relaxed)) {
                     let outcome = run(*cell);
@@ -101,20 +100,22 @@ fn whatever_goes_wrong_the_answer_is_there_once_or_says_that_it_may_be_a_copy() 
     assert!(wrong.is_empty(), "\n{}", wrong.join("\n"));
     for row in chosen {
         let ran = done.iter().any(|((at, ..), outcome)| *at == row && matches!(outcome, Ok(Some(_))));
-        assert!(ran, "{} strikes nobody", ROWS[row].name);
+        assert!(ran, "{} hits no request", ROWS[row].name);
     }
 }
 
 #[test]
-fn there_are_enough_faults_and_each_has_a_name_of_its_own() {
+fn fault_names_are_unique() {
     let mut names: Vec<&str> = ROWS.iter().map(|row| row.name).collect();
     names.sort_unstable();
     names.dedup();
     assert!(names.len() == ROWS.len() && names.len() >= 20, "{}", names.len());
 }
 
-fn run((row, column, form): Cell) -> Outcome {
-    let (Row { trouble, .. }, column, form) = (&ROWS[row], &COLUMNS[column], Form::ALL[form]);
+fn run((row, column, form): CellIndex) -> CellResult {
+    let FaultRow { trouble, .. } = &ROWS[row];
+    let column = &COLUMNS[column];
+    let form = Form::ALL[form];
     let work = || {
         let stage = (column.start)();
         let adapters = stage.adapters(trouble.patience());
@@ -130,14 +131,14 @@ fn words(panic: &(dyn std::any::Any + Send)) -> String {
     literal.or_else(|| panic.downcast_ref::<String>().cloned()).unwrap_or_else(|| "panicked".to_owned())
 }
 
-/// Prints the matrix, past the harness that would keep it to itself; what failed is returned.
-fn report(chosen: &[usize], done: &BTreeMap<Cell, Outcome>, started: Instant) -> Vec<String> {
+/// Prints the matrix to the terminal, past the output capture of the test harness. Returns the failed cells.
+fn report(chosen: &[usize], done: &BTreeMap<CellIndex, CellResult>, started: Instant) -> Vec<String> {
     let mut wrong = Vec::new();
     let mut matrix = format!("\n{:52}", "plain, streamed, split");
     COLUMNS.iter().for_each(|column| matrix.push_str(&format!("{:10}", column.name)));
     for row in chosen {
         matrix.push_str(&format!("\n{:52}", ROWS[*row].name));
-        for (column, Column { name, .. }) in COLUMNS.iter().enumerate() {
+        for (column, MatrixColumn { name, .. }) in COLUMNS.iter().enumerate() {
             let mut letters = String::new();
             for (form, which) in Form::ALL.iter().enumerate() {
                 letters.push(match &done[&(*row, column, form)] {

@@ -1,53 +1,52 @@
-//! Long outages of real links in little time: the gateway with its real adapters against the fakes, on a clock that
-//! is moved by hand.
+//! Long outages with a manual clock: the gateway with its real adapters against fakes.
 #![allow(clippy::expect_used, reason = "tests")]
 
-#[path = "outage/apart.rs"]
-mod apart;
 #[path = "outage/day.rs"]
 mod day;
-#[path = "outage/everywhere.rs"]
-mod everywhere;
+#[path = "outage/isolation.rs"]
+mod isolation;
 #[path = "outage/limits.rs"]
 mod limits;
+#[path = "outage/manual_clock.rs"]
+mod manual_clock;
 #[path = "outage/stall.rs"]
 mod stall;
-#[path = "outage/time.rs"]
-mod time;
+#[path = "outage/three_platforms.rs"]
+mod three_platforms;
 
 use std::time::Duration;
 
-use everywhere::{Everywhere, NAMES};
-use petasos_core::link::{Class, Standing, State, Terms};
+use petasos_core::link::{Availability, FailureClass, LinkPolicy, State};
 use petasos_fakes::{discord, slack, telegram};
+use three_platforms::{NAMES, ThreePlatforms};
 
 const SECOND: Duration = Duration::from_secs(1);
 const MINUTE: Duration = Duration::from_secs(60);
 
-fn calm() -> Terms {
-    Terms { jitter: false, ..Terms::default() }
+fn calm() -> LinkPolicy {
+    LinkPolicy { jitter: false, ..LinkPolicy::default() }
 }
 
 #[test]
-fn everything_out_for_half_an_hour_is_heard_again_within_one_step_and_answered_once() {
-    let mut world = Everywhere::idle();
+fn recovers_from_full_outage_and_answers_once() {
+    let mut world = ThreePlatforms::idle();
     world.start(calm());
-    world.time.until("connected", MINUTE, SECOND, || world.all_hear());
-    world.say("before");
+    world.time.until("connected", MINUTE, SECOND, || world.all_connected());
+    world.send_to_all("before");
     let before = ["before".to_owned()];
     world.time.until("answered", MINUTE, SECOND, || world.unanswered(&before).is_empty().then_some(()));
     world.down();
     for minute in 0..30 {
         if minute % 10 == 5 {
-            world.say(&format!("at {minute}"));
+            world.send_to_all(&format!("at {minute}"));
         }
         world.time.pass(MINUTE, 2 * SECOND);
     }
     let links = world.links();
-    assert!(links.iter().all(|(_, link)| link.published() == "retrying"), "{links:?}");
+    assert!(links.iter().all(|(_, link)| link.status() == "retrying"), "{links:?}");
     world.up();
-    // The longest wait between two tries.
-    world.time.until("heard again", 301 * SECOND, SECOND, || world.all_hear());
+    // The longest wait between two attempts.
+    world.time.until("heard again", 301 * SECOND, SECOND, || world.all_connected());
     let texts: Vec<String> = ["before", "at 5", "at 15", "at 25"].map(str::to_owned).to_vec();
     world
         .time
@@ -59,15 +58,15 @@ fn everything_out_for_half_an_hour_is_heard_again_within_one_step_and_answered_o
             assert_eq!(found, 1, "{text}: {chat:?}");
         }
     }
-    for (home, news) in NAMES.iter().zip(world.news()) {
+    for (home, news) in NAMES.iter().zip(world.home_notices()) {
         for name in NAMES {
             let count =
                 |what: &str| news.iter().filter(|line| line.contains(&format!("{name} {what}"))).count();
             let told = (count("has been down for 3"), count("is back after 3"));
             if name == *home {
-                assert_eq!(told, (0, 1), "nobody could hear there that it was down: {news:?}");
+                assert_eq!(told, (0, 1), "no notice was possible while it was down: {news:?}");
             } else {
-                // Who came back first heard what was still down, and then of its end.
+                // The first platform to recover got the outage notices of the others, then their recovery.
                 assert!(told == (0, 0) || told == (1, 1), "{name} at {home}: {news:?}");
             }
         }
@@ -75,16 +74,16 @@ fn everything_out_for_half_an_hour_is_heard_again_within_one_step_and_answered_o
 }
 
 #[test]
-fn one_that_is_out_is_told_to_the_others_once_and_so_is_its_return() {
-    let mut world = Everywhere::idle();
+fn announces_outage_and_recovery_once_to_other_homes() {
+    let mut world = ThreePlatforms::idle();
     world.start(calm());
-    world.time.until("connected", MINUTE, SECOND, || world.all_hear());
+    world.time.until("connected", MINUTE, SECOND, || world.all_connected());
     world.slack.down();
     world.time.pass(30 * MINUTE, 2 * SECOND);
     world.slack.up().expect("a port");
-    world.time.until("heard again", 301 * SECOND, SECOND, || world.all_hear());
+    world.time.until("heard again", 301 * SECOND, SECOND, || world.all_connected());
     world.time.pass(MINUTE, SECOND);
-    let [telegram, discord, slack] = world.news();
+    let [telegram, discord, slack] = world.home_notices();
     for news in [telegram, discord] {
         assert_eq!(news.len(), 2, "{news:?}");
         assert!(news[0].contains("slack has been down for 3 min"), "{news:?}");
@@ -95,13 +94,13 @@ fn one_that_is_out_is_told_to_the_others_once_and_so_is_its_return() {
 }
 
 #[test]
-fn a_connection_that_hangs_keeps_no_other_waiting() {
-    let mut world = Everywhere::idle();
+fn hanging_connection_does_not_delay_other_links() {
+    let mut world = ThreePlatforms::idle();
     world.telegram.on("getMe").always().does(telegram::Fault::Hang);
-    // Sooner than the adapter itself gives the request up.
-    world.start(Terms { connect_within: Some(15 * SECOND), ..calm() });
+    // Sooner than the adapter's own request timeout.
+    world.start(LinkPolicy { connect_within: Some(15 * SECOND), ..calm() });
     let link = |name: &str| world.links().into_iter().find(|(it, _)| *it == name).expect("listed").1;
-    let stand = || ["discord", "slack"].iter().all(|name| link(name).standing() == Standing::Up);
+    let stand = || ["discord", "slack"].iter().all(|name| link(name).availability() == Availability::Up);
     world.time.until("others connected", Duration::ZERO, SECOND, || stand().then_some(()));
     world.time.pass(14 * SECOND, SECOND);
     let hung = link("telegram");
@@ -110,17 +109,17 @@ fn a_connection_that_hangs_keeps_no_other_waiting() {
     let waits = link("telegram");
     assert!(matches!(waits.state, State::Waiting { .. }), "{waits:?}");
     let failure = waits.failure().expect("why");
-    assert_eq!((failure.class, failure.code.as_str()), (Class::Passing, "telegram_connect_timeout"));
+    assert_eq!((failure.class, failure.code.as_str()), (FailureClass::Passing, "telegram_connect_timeout"));
     assert_eq!((waits.attempts, world.telegram.calls_of("getMe").len()), (1, 1));
     world.telegram.clear_faults();
-    world.time.until("heard", 31 * SECOND, SECOND, || world.all_hear());
+    world.time.until("heard", 31 * SECOND, SECOND, || world.all_connected());
     let generations = NAMES.map(|name| link(name).generation);
-    assert_eq!(generations, [2, 1, 1], "nobody else was disturbed");
+    assert_eq!(generations, [2, 1, 1], "no other chat was disturbed");
 }
 
 #[test]
-fn tries_wait_as_planned_and_nothing_is_asked_between_them() {
-    let mut world = Everywhere::idle();
+fn reconnect_attempts_follow_the_backoff() {
+    let mut world = ThreePlatforms::idle();
     world.telegram.on("*").always().does(telegram::Fault::status(502, "Bad Gateway"));
     world.start(calm());
     let step = 5 * SECOND;
@@ -135,46 +134,46 @@ fn tries_wait_as_planned_and_nothing_is_asked_between_them() {
         assert!((*want..=want + 2 * step.as_secs()).contains(wait), "wait {number}: {waits:?}");
     }
     assert_eq!(waits.len(), want.len());
-    // Every request belongs to a try: none was made while nothing was due.
+    // Every request belongs to an attempt.
     let stray = world.telegram.calls_of("getUpdates").iter().filter(|call| !at.contains(&call.at)).count();
     assert_eq!(stray, 0);
     let (_, link) = world.links().into_iter().find(|(name, _)| *name == "telegram").expect("listed");
-    assert_eq!((link.attempts, link.published()), (22, "paused"));
+    assert_eq!((link.attempts, link.status()), (22, "paused"));
 }
 
 #[test]
-fn two_hundred_failed_tries_leave_nothing_behind() {
-    let mut world = Everywhere::idle();
+fn failed_attempts_leak_no_resources() {
+    let mut world = ThreePlatforms::idle();
     world.telegram.on("*").always().does(telegram::Fault::status(502, "Bad Gateway"));
     world.discord.on("*").always().does(discord::Fault::status(502, 0, "Bad Gateway"));
-    world.slack.on("*").always().does(slack::Fault::Status(502));
-    world.start(Terms { fast_attempts: None, ..calm() });
+    world.slack.on("*").always().does(slack::Fault::ProxyError(502));
+    world.start(LinkPolicy { fast_attempts: None, ..calm() });
     let failed = |count: u32| {
         let links = world.links();
         links.iter().all(|(_, link)| link.attempts >= count).then_some(())
     };
-    let (step, long) = (MINUTE, Duration::from_secs(100_000));
+    let step = MINUTE;
+    let long = Duration::from_secs(100_000);
     world.time.until("20 failed", long, step, || failed(20));
-    let before = Held::now(&world);
+    let before = ResourceUse::now(&world);
     world.time.until("200 failed", long, step, || failed(200));
-    let after = Held::now(&world);
-    // How many connections the HTTP clients keep for later depends on how many of their requests overlapped; each is two
-    // files and two tasks of this process. 540 failed tries lie between the two looks.
+    let after = ResourceUse::now(&world);
+    // The number of pooled HTTP connections depends on how many requests overlapped; each is two files and two tasks of
+    // this process. There are 540 failed attempts between the two measurements.
     let pooled = 20;
     let grown = after.files > before.files + pooled || after.tasks > before.tasks + pooled;
     assert!(!grown, "before {before:?}, after {after:?}");
 }
 
-/// What the process holds.
 #[derive(Debug)]
-struct Held {
+struct ResourceUse {
     files: usize,
     tasks: usize,
     resident: u64,
 }
 
-impl Held {
-    fn now(world: &Everywhere) -> Self {
+impl ResourceUse {
+    fn now(world: &ThreePlatforms) -> Self {
         let status = std::fs::read_to_string("/proc/self/status").expect("this process");
         let resident = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).expect("a size");
         let kilobytes: u64 = resident.trim().trim_end_matches(" kB").parse().expect("a number");

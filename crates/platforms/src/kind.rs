@@ -1,30 +1,29 @@
-//! What kind of failure it was, in the words of the delivery contract.
+//! Failure kinds of the delivery contract.
 
 use petasos_relay::DECLINED;
 
-/// Adapters answer from the platform's structured codes; `of_text` is for what has none.
+/// Adapters derive it from the platform's structured codes; `of_text` is for errors without a code.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Kind {
     TooLong,
     BadFormat,
-    /// We may not write there: blocked, removed, no rights.
+    /// Blocked, removed or lacking permissions.
     Forbidden,
-    /// Whoever fronts the chat lets nothing of ours through to it, in whatever form.
+    /// The connector in front of the chat lets no message through.
     Declined,
-    /// We may not send files (of this sort) there. Texts are another matter.
+    /// Files (of this kind) are forbidden; texts may be allowed.
     NoFiles,
-    /// The chat itself does not exist.
     ChatNotFound,
-    /// A thread, topic or message does not exist; the chat lives.
+    /// A thread, topic or message does not exist; the chat does.
     NotFound,
     RateLimited,
-    /// The request certainly had no effect and may work later.
+    /// The request had no effect and may succeed later.
     Transient,
     Unknown,
 }
 
-/// First hit wins. Read and write time-outs are deliberately absent: such a request may have been taken.
-const WORDS: &[(Kind, &[&str])] = &[
+/// The first match wins. Read and write timeouts are absent: such a request may have had its effect.
+const TEXT_PATTERNS: &[(Kind, &[&str])] = &[
     (Kind::TooLong, &["too long"]),
     (Kind::BadFormat, &["can't parse", "parse entities", "entity", "entities"]),
     (
@@ -85,7 +84,7 @@ const WORDS: &[(Kind, &[&str])] = &[
     ),
 ];
 
-const NAMES: [(&str, Kind); 10] = [
+const WIRE_NAMES: [(&str, Kind); 10] = [
     ("too_long", Kind::TooLong),
     ("bad_format", Kind::BadFormat),
     ("forbidden", Kind::Forbidden),
@@ -99,14 +98,15 @@ const NAMES: [(&str, Kind); 10] = [
 ];
 
 impl Kind {
-    /// The last resort: reading the text.
+    /// Classifies by text, as a last resort.
     pub fn of_text(text: &str) -> Self {
         let text = text.to_lowercase();
-        let hit = WORDS.iter().find(|(_, words)| words.iter().any(|word| text.contains(word)));
+        let hit =
+            TEXT_PATTERNS.iter().find(|(_, patterns)| patterns.iter().any(|pattern| text.contains(pattern)));
         hit.map_or(Self::Unknown, |(kind, _)| *kind)
     }
 
-    /// The chat will not take anything from us until somebody there acts.
+    /// Whether the chat refuses everything until a person changes that.
     pub const fn is_dead_chat(self) -> bool {
         match self {
             Self::Forbidden | Self::Declined | Self::ChatNotFound => true,
@@ -120,13 +120,13 @@ impl Kind {
         }
     }
 
-    /// What it is called between a connector and a gateway: as fine as it is.
+    /// Name in the relay protocol, as fine-grained as this enum.
     pub fn name(self) -> &'static str {
-        NAMES.iter().find(|(_, kind)| *kind == self).map_or("unknown", |(name, _)| name)
+        WIRE_NAMES.iter().find(|(_, kind)| *kind == self).map_or("unknown", |(name, _)| name)
     }
 
-    pub fn named(name: &str) -> Option<Self> {
-        NAMES.iter().find(|(known, _)| *known == name).map(|(_, kind)| *kind)
+    pub fn from_name(name: &str) -> Option<Self> {
+        WIRE_NAMES.iter().find(|(known, _)| *known == name).map(|(_, kind)| *kind)
     }
 
     pub const fn as_str(self) -> &'static str {
@@ -147,15 +147,15 @@ mod tests {
     use super::*;
 
     #[derive(serde::Deserialize)]
-    struct Case {
+    struct ErrorTextVector {
         error: String,
         kind: String,
         chat_level_not_found: bool,
     }
 
     #[test]
-    fn texts_are_read_as_the_vectors_say() {
-        let cases: Vec<Case> =
+    fn classifies_error_texts_like_the_vectors() {
+        let cases: Vec<ErrorTextVector> =
             serde_json::from_str(include_str!("../tests/vectors/error_kind.json")).expect("vectors");
         for case in cases {
             let kind = Kind::of_text(&case.error);

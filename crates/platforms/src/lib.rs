@@ -1,54 +1,54 @@
-//! Other people's chat protocols stop here.
+//! Platform adapters.
 //!
-//! One folder per platform, the same five files in each: `mod.rs` (configuration, errors, what the
-//! platform can do), `receive.rs` (the link), `parse.rs` (wire -> `Inbound`, pure), `render.rs` (text ->
-//! parts of the platform's size, pure) and `send.rs`. What they share lies beside them: `http`,
-//! `websocket`, `listener`, `called`, `intake`, `markdown`, `outgoing`, `upload`, `download`, `page`.
+//! One folder per platform: `mod.rs` (configuration, capabilities), `error.rs`, parsing (wire -> `Inbound`,
+//! pure), rendering (text -> message parts, pure), sending, and the link. Shared code is in `net`,
+//! `listener`, `inbound`, `backfill`, `markdown` and `outgoing`.
 //!
-//! Absent on purpose: the store, reconnecting (the supervisor owns it) and repeating a send (the
-//! outbox owns it). One request is one try; the error says what to do next.
+//! The supervisor owns reconnecting and the outbox owns retries of a send: one request is one attempt, and
+//! its error says what to do next.
 
+mod adapter_kind;
 mod backfill;
-pub mod body_budget;
-mod built_in;
-mod called;
 pub mod discord;
-pub mod download;
-#[cfg(feature = "simulation")]
-pub mod given;
-pub mod http;
-pub mod intake;
+pub mod inbound;
 pub mod kind;
-pub mod limits;
 pub mod listener;
 pub mod markdown;
+mod net;
 pub mod outgoing;
-pub mod page;
+mod rate_limits;
 pub mod relay;
-pub mod seats;
+#[cfg(feature = "simulation")]
+pub mod simulated;
 pub mod slack;
 pub mod telegram;
-mod upload;
 pub mod webhook;
-mod websocket;
 
 use std::borrow::Cow;
 use std::time::Duration;
 
 use petasos_core::directory::Channel;
-use petasos_core::link::Lack;
+use petasos_core::link::PartialOutage;
 use petasos_core::message::Attachment;
 use petasos_core::{Capabilities, Fault, Platform, Reached, Route, Source};
 
-pub use built_in::AdapterKind;
-pub use download::Fetched;
-pub use intake::{Batch, CatchUp, Health, Intake, NotTaken, Post, Posted, Taken, Unreadable};
+pub use adapter_kind::AdapterKind;
+pub use inbound::{
+    BackfillLimits, CommitError, CommitResult, InboundBatch, InboundSink, LinkHealth, Post, PostOutcome,
+    Unreadable,
+};
 pub use kind::Kind;
-pub use limits::{Held, Limits};
-pub use outgoing::{File, MARK_ROOM, Mark, Opened, Part, Receipt, SendOptions, Show};
+pub use listener::body_budget;
+pub use net::download::{self, Fetched};
+pub use net::{http, page};
+pub(crate) use net::{upload, websocket};
+pub use outgoing::{
+    MediaKind, OpenFile, OutgoingFile, PREFIX_RESERVE, Part, Receipt, SendOptions, StatusReaction,
+};
 pub use petasos_core::Secret;
+pub use rate_limits::{Penalized, RateLimits};
 
-/// Every platform we speak ourselves, and the relay, over which others join.
+/// The built-in platforms, and the relay for all others.
 #[derive(Debug)]
 pub enum Adapter {
     Discord(discord::Discord),
@@ -57,10 +57,10 @@ pub enum Adapter {
     Webhook(webhook::Webhook),
     Relay(relay::Relay),
     #[cfg(feature = "simulation")]
-    Given(std::sync::Arc<dyn given::Given>),
+    Simulated(std::sync::Arc<dyn simulated::SimulatedAdapter>),
 }
 
-/// The same of whichever adapter it is.
+/// Calls the same method of each adapter.
 macro_rules! each {
     ($adapter:expr, $it:ident => $of_it:expr) => {
         match $adapter {
@@ -70,7 +70,7 @@ macro_rules! each {
             Self::Webhook($it) => $of_it,
             Self::Relay($it) => $of_it,
             #[cfg(feature = "simulation")]
-            Self::Given($it) => $of_it,
+            Self::Simulated($it) => $of_it,
         }
     };
 }
@@ -84,7 +84,7 @@ impl Adapter {
             Self::Webhook(_) => AdapterKind::Webhook,
             Self::Relay(it) => AdapterKind::External(it.platform()),
             #[cfg(feature = "simulation")]
-            Self::Given(it) => AdapterKind::External(it.platform()),
+            Self::Simulated(it) => AdapterKind::External(it.platform()),
         }
     }
 
@@ -92,12 +92,12 @@ impl Adapter {
         each!(self, it => it.platform())
     }
 
-    /// Which account of the platform we are: one of many that the owner may have had. Not a secret.
+    /// The account at the platform. Not a secret.
     pub fn account(&self) -> &str {
         each!(self, it => it.account())
     }
 
-    /// As of now: what is behind the relay may change with every connection.
+    /// Behind a relay they may change with every connection.
     pub fn capabilities(&self) -> Cow<'_, Capabilities> {
         match self {
             Self::Discord(it) => Cow::Borrowed(it.capabilities()),
@@ -106,102 +106,101 @@ impl Adapter {
             Self::Webhook(it) => Cow::Borrowed(it.capabilities()),
             Self::Relay(it) => it.capabilities(),
             #[cfg(feature = "simulation")]
-            Self::Given(it) => Cow::Borrowed(it.capabilities()),
+            Self::Simulated(it) => Cow::Borrowed(it.capabilities()),
         }
     }
 
-    /// Requests that the platform wants later.
-    pub fn limits(&self) -> &Limits {
+    pub fn limits(&self) -> &RateLimits {
         each!(self, it => it.limits())
     }
 
-    /// The relay, for what only it can do.
+    /// The relay adapter, for its own operations.
     pub fn relay(&self) -> Option<&relay::Relay> {
         match self {
             Self::Relay(it) => Some(it),
             Self::Discord(_) | Self::Telegram(_) | Self::Slack(_) | Self::Webhook(_) => None,
             #[cfg(feature = "simulation")]
-            Self::Given(_) => None,
+            Self::Simulated(_) => None,
         }
     }
 
-    /// What is lost of the platform until a person sees to it, while the rest goes on. As of now.
-    pub fn lacks(&self) -> Vec<Lack> {
+    /// Parts of the platform that do not work until a person acts, while the rest does.
+    pub fn partial_outages(&self) -> Vec<PartialOutage> {
         match self {
-            Self::Slack(it) => it.lacks(),
-            Self::Discord(it) => it.lacks(),
-            // They have one account each: it is theirs or lost.
+            Self::Slack(it) => it.partial_outages(),
+            Self::Discord(it) => it.partial_outages(),
+            // One account each: either all of it works or the link is down.
             Self::Telegram(_) | Self::Webhook(_) | Self::Relay(_) => Vec::new(),
             #[cfg(feature = "simulation")]
-            Self::Given(_) => Vec::new(),
+            Self::Simulated(_) => Vec::new(),
         }
     }
 
-    /// The name of the permission that stands where the id of a message usually does: whoever holds it may answer.
-    /// `None`: it is an id.
-    pub fn permission(&self, message: &str) -> Option<&'static str> {
+    /// The kind of credential if `message` is one instead of a message id.
+    pub fn credential_kind(&self, message: &str) -> Option<&'static str> {
         match self {
             Self::Slack(_) => slack::is_response_url(message).then_some("slack.response_url"),
             Self::Discord(_) | Self::Telegram(_) | Self::Webhook(_) | Self::Relay(_) => None,
             #[cfg(feature = "simulation")]
-            Self::Given(_) => None,
+            Self::Simulated(_) => None,
         }
     }
 
-    /// Listens until the link breaks or the future is dropped. `cursor` is where to go on, as handed
-    /// over with the last committed batch; `None` on the very first start. A connection that cannot be made is the
-    /// end at once; one that has stood tries again by itself for a while, and says so (`Health::Degraded`).
+    /// Runs the link until it breaks or the future is dropped. `cursor` is that of the last committed batch,
+    /// `None` at the very first start. Returns at once if no connection can be made; a connection that was
+    /// established is retried for a while and reported as `LinkHealth::Degraded`.
     pub async fn receive(
         &self,
         cursor: Option<String>,
-        intake: &Intake,
-        health: &mut (dyn FnMut(Health) + Send),
+        sink: &InboundSink,
+        health: &mut (dyn FnMut(LinkHealth) + Send),
     ) -> Error {
-        each!(self, it => it.receive(cursor, intake, health).await.into())
+        each!(self, it => it.receive(cursor, sink, health).await.into())
     }
 
-    /// Asks the platform who we are; the error says what to do. One try.
+    /// Verifies the credentials and returns the account's name. One attempt.
     pub async fn check(&self) -> Result<String, Error> {
         each!(self, it => Ok(it.check().await?))
     }
 
-    /// Brings a file that somebody sent; `most` is the largest that is wanted. One try.
+    /// Downloads an attachment of at most `max_size` bytes. One attempt.
     pub async fn fetch(
         &self,
         source: &Source,
         attachment: &Attachment,
-        most: u64,
+        max_size: u64,
         to: &mut tokio::fs::File,
     ) -> Result<Fetched, download::Error> {
         match self {
-            Self::Discord(it) => it.fetch(attachment, most, to).await,
-            Self::Telegram(it) => it.fetch(attachment, most, to).await,
-            Self::Slack(it) => it.fetch(source, attachment, most, to).await,
-            Self::Relay(it) => it.fetch(source, attachment, most, to).await,
-            // Deliveries have no attachments.
-            Self::Webhook(_) => Err(download::Error::Barred("a webhook".into())),
+            Self::Discord(it) => it.fetch(attachment, max_size, to).await,
+            Self::Telegram(it) => it.fetch(attachment, max_size, to).await,
+            Self::Slack(it) => it.fetch(source, attachment, max_size, to).await,
+            Self::Relay(it) => it.fetch(source, attachment, max_size, to).await,
+            // Webhook deliveries have no attachments.
+            Self::Webhook(_) => Err(download::Error::Blocked("a webhook".into())),
             #[cfg(feature = "simulation")]
-            Self::Given(it) => it.fetch(attachment, most, to).await,
+            Self::Simulated(it) => it.fetch(attachment, max_size, to).await,
         }
     }
 
-    /// The text in parts of the platform's size, marked up its way and numbered.
+    /// Numbered message parts in the platform's markup.
     pub fn render(&self, text: &str) -> Vec<Part> {
         each!(self, it => it.render(text))
     }
 
-    /// What to show of an answer that is still growing: plain, cut to one message, `cursor` at its end.
+    /// Preview of a streamed answer: plain, one message long, ending with `cursor`.
     pub fn preview(&self, text: &str, cursor: &str) -> String {
         each!(self, it => it.preview(text, cursor))
     }
 
-    /// Fails while the platform has not said yet what it takes: a text that was sent in part would be split otherwise.
-    pub fn described(&self) -> Result<(), Error> {
+    /// Errors until the connector's descriptor is known: without it, a partly sent text would be split
+    /// differently.
+    pub fn ensure_descriptor(&self) -> Result<(), Error> {
         match self {
-            Self::Relay(it) => Ok(it.described()?),
+            Self::Relay(it) => Ok(it.ensure_descriptor()?),
             Self::Discord(_) | Self::Telegram(_) | Self::Slack(_) | Self::Webhook(_) => Ok(()),
             #[cfg(feature = "simulation")]
-            Self::Given(_) => Ok(()),
+            Self::Simulated(_) => Ok(()),
         }
     }
 
@@ -214,15 +213,14 @@ impl Adapter {
                 Self::Webhook(it) => Ok(it.send(to, part, options).await?),
                 Self::Relay(it) => Ok(it.send(to, part, options, None).await?),
                 #[cfg(feature = "simulation")]
-                Self::Given(it) => Ok(it.send(to, part, options, None).await?),
+                Self::Simulated(it) => Ok(it.send(to, part, options, None).await?),
             }
         };
         self.limited(to, request).await
     }
 
-    /// The same, under a key of the message's own: where the platform knows keys, sending twice with one key
-    /// makes one message. `key_memory` says for how long.
-    pub async fn send_once(
+    /// Sends with an idempotency key: within `idempotency_window`, the same key creates one message.
+    pub async fn send_idempotent(
         &self,
         to: &Route,
         part: &Part,
@@ -237,80 +235,81 @@ impl Adapter {
                 Self::Webhook(it) => Ok(it.send(to, part, options).await?),
                 Self::Relay(it) => Ok(it.send(to, part, options, Some(key)).await?),
                 #[cfg(feature = "simulation")]
-                Self::Given(it) => Ok(it.send(to, part, options, Some(key)).await?),
+                Self::Simulated(it) => Ok(it.send(to, part, options, Some(key)).await?),
             }
         };
         self.limited(to, request).await
     }
 
-    /// How long the platform remembers the keys of `send_once` there; `None`: it knows none. May ask the platform.
-    pub async fn key_memory(&self, to: &Route) -> Result<Option<Duration>, Error> {
+    /// How long the platform remembers idempotency keys; `None` if it has none. May send a request.
+    pub async fn idempotency_window(&self, to: &Route) -> Result<Option<Duration>, Error> {
         let request = async {
             match self {
-                Self::Discord(it) => Ok(it.key_memory(to).await?),
-                Self::Relay(it) => Ok(it.key_memory()),
+                Self::Discord(it) => Ok(it.idempotency_window(to).await?),
+                Self::Relay(it) => Ok(it.idempotency_window()),
                 Self::Telegram(_) | Self::Slack(_) | Self::Webhook(_) => Ok(None),
                 #[cfg(feature = "simulation")]
-                Self::Given(it) => Ok(it.key_memory()),
+                Self::Simulated(it) => Ok(it.idempotency_window()),
             }
         };
         self.limited(to, request).await
     }
 
-    /// Replaces a message of ours. One that already reads so is a success.
+    /// Succeeds if the message already has this content.
     pub async fn edit(&self, to: &Route, message_id: &str, part: &Part) -> Result<Receipt, Error> {
         let request = async { each!(self, it => Ok(it.edit(to, message_id, part).await?)) };
         self.limited(to, request).await
     }
 
-    /// Whether a growing answer can be shown there without being a message.
-    pub fn drafts(&self, to: &Route) -> bool {
+    /// Whether a streamed answer can be shown there as a draft.
+    pub fn supports_drafts(&self, to: &Route) -> bool {
         match self {
-            Self::Telegram(it) => it.drafts(to),
+            Self::Telegram(it) => it.supports_drafts(to),
             Self::Discord(_) | Self::Slack(_) | Self::Webhook(_) | Self::Relay(_) => false,
             #[cfg(feature = "simulation")]
-            Self::Given(_) => false,
+            Self::Simulated(_) => false,
         }
     }
 
-    /// Shows a growing answer that is no message yet; the next one with the same number takes its place, and so
-    /// does the message that follows. Nothing but that message is kept.
+    /// Shows a draft of a streamed answer. The next draft with the same number replaces it, and so does the
+    /// final message.
     pub async fn draft(&self, to: &Route, number: u32, text: &str) -> Result<(), Error> {
         let request = async {
             match self {
                 Self::Telegram(it) => Ok(it.draft(to, number, text).await?),
                 Self::Discord(_) | Self::Slack(_) | Self::Webhook(_) | Self::Relay(_) => Ok(()),
                 #[cfg(feature = "simulation")]
-                Self::Given(_) => Ok(()),
+                Self::Simulated(_) => Ok(()),
             }
         };
         self.limited(to, request).await
     }
 
-    /// The name of the topic that a way leads to, where topics can be asked for by name and this is one.
+    /// The topic name in a route, if the platform has named topics and the route names one.
     pub fn topic_name(&self, to: &Route) -> Option<String> {
         match self {
             Self::Telegram(it) => it.topic_name(to),
             Self::Discord(_) | Self::Slack(_) | Self::Webhook(_) | Self::Relay(_) => None,
             #[cfg(feature = "simulation")]
-            Self::Given(_) => None,
+            Self::Simulated(_) => None,
         }
     }
 
-    /// Makes a topic; its id. `None`: the platform has no topics. Whoever wants the same one again keeps its id.
-    pub async fn make_topic(&self, to: &Route, name: &str) -> Result<Option<String>, Error> {
+    /// Creates a topic and returns its id; `None` if the platform has no topics. Not idempotent: the caller
+    /// stores the id.
+    pub async fn create_topic(&self, to: &Route, name: &str) -> Result<Option<String>, Error> {
         let request = async {
             match self {
-                Self::Telegram(it) => Ok(Some(it.make_topic(&to.chat_id, name).await?)),
+                Self::Telegram(it) => Ok(Some(it.create_topic(&to.chat_id, name).await?)),
                 Self::Discord(_) | Self::Slack(_) | Self::Webhook(_) | Self::Relay(_) => Ok(None),
                 #[cfg(feature = "simulation")]
-                Self::Given(_) => Ok(None),
+                Self::Simulated(_) => Ok(None),
             }
         };
         self.limited(to, request).await
     }
 
-    /// Removes a message of ours. One that is gone already is a success.
+    /// Succeeds if the message is already gone.
     pub async fn delete(&self, to: &Route, message_id: &str) -> Result<(), Error> {
         let request = async { each!(self, it => Ok(it.delete(to, message_id).await?)) };
         self.limited(to, request).await
@@ -321,51 +320,51 @@ impl Adapter {
         self.limited_mark(to, "typing", request).await
     }
 
-    /// Marks the message that the route answers. What is not (or no longer) to be marked is a success.
-    pub async fn react(&self, to: &Route, mark: Mark) -> Result<(), Error> {
+    /// Sets the status reaction of the message that the route answers. Succeeds if that message can no longer
+    /// have one.
+    pub async fn react(&self, to: &Route, mark: StatusReaction) -> Result<(), Error> {
         let request = async {
             match self {
                 Self::Discord(it) => Ok(it.react(to, mark).await?),
                 Self::Telegram(it) => Ok(it.react(to, mark).await?),
                 Self::Slack(it) => Ok(it.react(to, mark).await?),
-                // No message was received there.
+                // There is no message to react to.
                 Self::Webhook(_) => Ok(()),
                 Self::Relay(it) => Ok(it.react(to, mark).await?),
                 #[cfg(feature = "simulation")]
-                Self::Given(_) => Ok(()),
+                Self::Simulated(_) => Ok(()),
             }
         };
-        self.limited_mark(to, limits::REACT, request).await
+        self.limited_mark(to, rate_limits::REACT, request).await
     }
 
-    /// The channels we could write to, where the platform lists them; `None`: it does not.
+    /// Channels that the bot could write to; `None` if the platform does not list them.
     pub async fn channels(&self) -> Result<Option<Vec<Channel>>, Error> {
         match self {
             Self::Discord(it) => Ok(Some(it.channels().await?)),
             Self::Telegram(_) | Self::Webhook(_) | Self::Relay(_) => Ok(None),
             Self::Slack(it) => Ok(Some(it.channels().await?)),
             #[cfg(feature = "simulation")]
-            Self::Given(_) => Ok(None),
+            Self::Simulated(_) => Ok(None),
         }
     }
 
-    /// Tells the client of whoever pressed a button that we have it. `dedup` is that of the inbound event;
-    /// anything but a pressed button is left alone.
+    /// Acknowledges a pressed button. `dedup` is the key of the inbound event; other events are ignored.
     pub async fn answer_callback(&self, dedup: &str, notice: Option<&str>) -> Result<(), Error> {
         match self {
             Self::Discord(it) => Ok(it.answer_callback(dedup, notice).await?),
             Self::Telegram(it) => Ok(it.answer_callback(dedup, notice).await?),
             Self::Slack(it) => Ok(it.answer_callback(dedup, notice).await?),
             Self::Webhook(it) => Ok(it.answer_callback(dedup, notice).await?),
-            // A press that comes over the relay was answered at its edge.
+            // The connector has acknowledged it.
             Self::Relay(_) => Ok(()),
             #[cfg(feature = "simulation")]
-            Self::Given(_) => Ok(()),
+            Self::Simulated(_) => Ok(()),
         }
     }
 }
 
-/// What went wrong on a platform, and what that means for us. Never shows a secret or message text.
+/// Never shows a secret or message text.
 #[derive(Debug, thiserror::Error)]
 #[error(transparent)]
 pub enum Error {
@@ -374,75 +373,75 @@ pub enum Error {
     Slack(#[from] slack::Error),
     Webhook(#[from] webhook::Error),
     Relay(#[from] relay::Error),
-    Held(#[from] Held),
+    Penalized(#[from] Penalized),
     #[cfg(feature = "simulation")]
-    Given(#[from] given::Error),
+    Simulated(#[from] simulated::Error),
 }
 
 impl Error {
-    /// Nothing was sent: an earlier answer of the platform forbids it.
-    pub fn is_held(&self) -> bool {
+    /// Nothing was sent: a penalty is in force.
+    pub fn is_penalized(&self) -> bool {
         match self {
-            Self::Held(_) => true,
-            Self::Discord(it) => it.is_held(),
-            Self::Telegram(it) => it.is_held(),
-            Self::Slack(it) => it.is_held(),
+            Self::Penalized(_) => true,
+            Self::Discord(it) => it.is_penalized(),
+            Self::Telegram(it) => it.is_penalized(),
+            Self::Slack(it) => it.is_penalized(),
             Self::Webhook(_) | Self::Relay(_) => false,
             #[cfg(feature = "simulation")]
-            Self::Given(_) => false,
+            Self::Simulated(_) => false,
         }
     }
 
     pub fn fault(&self) -> Fault {
         match self {
-            Self::Held(held) => Fault::Later { after: Some(held.after) },
+            Self::Penalized(held) => Fault::Later { after: Some(held.after) },
             Self::Discord(it) => it.fault(),
             Self::Telegram(it) => it.fault(),
             Self::Slack(it) => it.fault(),
             Self::Webhook(it) => it.fault(),
             Self::Relay(it) => it.fault(),
             #[cfg(feature = "simulation")]
-            Self::Given(it) => it.fault,
+            Self::Simulated(it) => it.fault,
         }
     }
 
     pub fn reached(&self) -> Reached {
         match self {
-            Self::Held(_) => Reached::No,
+            Self::Penalized(_) => Reached::No,
             Self::Discord(it) => it.reached(),
             Self::Telegram(it) => it.reached(),
             Self::Slack(it) => it.reached(),
             Self::Webhook(it) => it.reached(),
             Self::Relay(it) => it.reached(),
             #[cfg(feature = "simulation")]
-            Self::Given(it) => it.reached,
+            Self::Simulated(it) => it.reached,
         }
     }
 
-    /// A stable name for status files and alerts: `telegram_invalid_token`.
+    /// Stable name for status files and alerts: `telegram_invalid_token`.
     pub fn code(&self) -> &'static str {
         match self {
-            Self::Held(_) => "rate_limited",
+            Self::Penalized(_) => "rate_limited",
             Self::Discord(it) => it.code(),
             Self::Telegram(it) => it.code(),
             Self::Slack(it) => it.code(),
             Self::Webhook(it) => it.code(),
             Self::Relay(it) => it.code(),
             #[cfg(feature = "simulation")]
-            Self::Given(it) => it.code,
+            Self::Simulated(it) => it.code,
         }
     }
 
     pub fn kind(&self) -> Kind {
         match self {
-            Self::Held(_) => Kind::RateLimited,
+            Self::Penalized(_) => Kind::RateLimited,
             Self::Discord(it) => it.kind(),
             Self::Telegram(it) => it.kind(),
             Self::Slack(it) => it.kind(),
             Self::Webhook(it) => it.kind(),
             Self::Relay(it) => it.kind(),
             #[cfg(feature = "simulation")]
-            Self::Given(it) => it.kind,
+            Self::Simulated(it) => it.kind,
         }
     }
 }

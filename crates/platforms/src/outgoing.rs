@@ -1,4 +1,4 @@
-//! What leaves: a message of the platform's size, how to send it, and what came back.
+//! Outgoing messages: rendered parts, send options and receipts.
 
 use std::fs::Metadata;
 use std::io;
@@ -9,41 +9,38 @@ use std::sync::Arc;
 use petasos_core::outbox::Button;
 use rustix::fs::OFlags;
 
-/// Room that every rendered part leaves for a mark in front of it, in the platform's unit.
-pub const MARK_ROOM: usize = 48;
+/// Length that every rendered part leaves free for a prefix, in the platform's unit.
+pub const PREFIX_RESERVE: usize = 48;
 
-/// One message, small enough for the platform.
+/// One message, within the platform's size limit.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Part {
-    /// What is sent.
     pub text: String,
-    /// The same without markup, for when the platform does not accept ours.
-    /// `None`: `text` is plain already (a preview), and is sent as it stands.
+    /// Without markup, used if the platform rejects the markup. `None`: `text` is plain.
     pub plain: Option<String>,
-    /// A file that goes with it; the text is its caption then, and may be empty.
-    pub file: Option<File>,
+    /// Sent with `text` as its caption.
+    pub file: Option<OutgoingFile>,
 }
 
-/// An open file that passed the media policy.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct File {
-    pub opened: Opened,
-    /// What the other end calls it.
+pub struct OutgoingFile {
+    pub opened: OpenFile,
+    /// File name shown to the recipient.
     pub name: String,
     pub mime: &'static str,
-    pub show: Show,
+    pub show: MediaKind,
 }
 
-/// An open descriptor. Its path plays no part any more: the file that was judged is the one that is sent.
+/// An open descriptor, so the file that passed the media policy is the one that is sent.
 #[derive(Debug, Clone)]
-pub struct Opened(Arc<std::fs::File>);
+pub struct OpenFile(Arc<std::fs::File>);
 
-impl Opened {
-    /// Follows no link at the last name, and does not wait for the writer of a pipe.
+impl OpenFile {
+    /// Does not follow a symbolic link, and does not block on a pipe.
     pub fn at(path: &Path) -> io::Result<Self> {
         let flags = OFlags::NONBLOCK | OFlags::NOFOLLOW;
         let mut options = std::fs::OpenOptions::new();
-        // Every flag has its place in the system's own number, which is signed.
+        // The system's flags are a signed integer.
         options.read(true).custom_flags(flags.bits().cast_signed());
         Ok(options.open(path)?.into())
     }
@@ -52,38 +49,37 @@ impl Opened {
         self.0.metadata()
     }
 
-    /// Reads at a place of its own, so that every try starts at the beginning.
+    /// Has its own offset, so every attempt starts at the beginning.
     pub fn read_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<usize> {
         self.0.read_at(buffer, offset)
     }
 }
 
-impl From<std::fs::File> for Opened {
+impl From<std::fs::File> for OpenFile {
     fn from(file: std::fs::File) -> Self {
         Self(Arc::new(file))
     }
 }
 
-impl PartialEq for Opened {
+impl PartialEq for OpenFile {
     fn eq(&self, other: &Self) -> bool {
         Arc::ptr_eq(&self.0, &other.0)
     }
 }
 
-impl Eq for Opened {}
+impl Eq for OpenFile {}
 
-/// How a file is to appear. A platform that knows no such way sends it as a document.
+/// How a file is shown. Platforms without such a kind send a document.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Show {
+pub enum MediaKind {
     Photo,
-    /// Spoken.
     Voice,
     Audio,
     Video,
     Document,
 }
 
-/// Said to a model that writes where files can be sent.
+/// Hint in the system prompt for platforms that accept files.
 pub(crate) const FILES_HINT: &str =
     "To send a file, write MEDIA:/absolute/path on a line of its own, quoted if it has spaces.";
 
@@ -92,17 +88,16 @@ impl Part {
         Self { text: text.into(), plain: None, file: None }
     }
 
-    pub fn file(file: File) -> Self {
+    pub fn file(file: OutgoingFile) -> Self {
         Self { file: Some(file), ..Self::plain("") }
     }
 
-    /// There is nothing in it to be sent.
     pub fn is_empty(&self) -> bool {
         self.file.is_none() && self.text.trim().is_empty()
     }
 
-    /// The same with `mark` in front; a mark has no character that any markup reserves.
-    pub fn led_by(&self, mark: &str) -> Self {
+    /// Prepends `mark`, which must be free of markup characters.
+    pub fn with_prefix(&self, mark: &str) -> Self {
         let plain = self.plain.as_ref().map(|plain| format!("{mark}{plain}"));
         Self { text: format!("{mark}{}", self.text), plain, file: self.file.clone() }
     }
@@ -114,35 +109,33 @@ impl Part {
 
 #[derive(Debug, Clone, Copy, Default)]
 pub struct SendOptions<'a> {
-    /// Show the message as an answer to the route's `reply_to`.
+    /// Send as a reply to the route's `reply_to`.
     pub reply: bool,
-    /// Without a sound at the other end.
+    /// Without a notification sound.
     pub silent: bool,
     pub buttons: &'a [Button],
-    /// The conversation that it belongs to, where what may be said there hangs on it.
+    /// The session that the message belongs to, for connectors that check it.
     pub session: Option<&'a str>,
 }
 
-/// A small sign below a message of somebody else's: how far we are with it.
+/// Reaction on a user's message that shows the state of its turn.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Mark {
-    /// We are at it.
+pub enum StatusReaction {
+    /// The turn runs.
     Seen,
-    /// In place of `Seen`: answered.
+    /// Replaces `Seen`: answered.
     Done,
-    /// In place of `Seen`: there will be no answer.
+    /// Replaces `Seen`: no answer will follow.
     Failed,
-    /// Nothing any more.
     Cleared,
 }
 
-/// The platform has it.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Receipt {
-    /// `None`: accepted, but there is nothing that could be edited later.
+    /// `None`: accepted, but not editable.
     pub message_id: Option<String>,
-    /// The thread is gone; the message went to the chat itself.
+    /// The thread is gone, so the message went to its chat.
     pub thread_fallback: bool,
-    /// The thread that it opened: what belongs to it goes there.
+    /// The thread that was created; later parts go there.
     pub opened: Option<String>,
 }

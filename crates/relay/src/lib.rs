@@ -1,12 +1,11 @@
-//! The relay: the wire between a gateway, which dials, and a connector, which holds the platforms' credentials.
+//! The relay protocol between a gateway, which dials, and a connector, which holds the platform credentials.
 //!
-//! Both ends decide here. `lines` and `frame` are the wire; `descriptor`, `event`, `forward`, `action` and `context`
-//! what the frames carry; `token` and `address` how a gateway finds its connector and proves itself. `channel` is the
-//! gateway's machine (dial, serve, go idle, sleep, dial again), `session` the connector's for one instance (queue,
-//! window, flip).
+//! `wire` reads and writes lines and frames, `messages` are their payloads, `auth` finds and authenticates the peer.
+//! `machines` holds the decisions of both ends: `channel` (connect, idle, sleep) for the gateway, `session` (queue,
+//! window, idle flag) for one instance at the connector.
 //!
-//! Nothing that comes over the wire can do worse than be skipped: what is malformed is named by an error and left
-//! out, what is unknown is ignored, and everything has a limit.
+//! Input from the peer is never fatal: malformed lines are reported and skipped, unknown ones ignored, and everything
+//! is bounded.
 #![no_std]
 
 extern crate alloc;
@@ -22,7 +21,7 @@ pub use messages::{action, context, descriptor, event, forward};
 pub use wire::{field, frame, lines};
 
 pub use action::{Action, Answer, DECLINED, Media, REFUSED};
-pub use channel::{Channel, Terms};
+pub use channel::{Channel, ChannelPolicy};
 pub use descriptor::{Descriptor, Descriptors};
 pub use event::Event;
 pub use forward::Forward;
@@ -30,14 +29,14 @@ pub use frame::{FromConnector, FromGateway, Malformed, TooLong};
 pub use lines::Lines;
 pub use session::Session;
 
-/// The longest line that is read, and the longest message of the socket.
+/// Size limit of a line that is read, and of a WebSocket message.
 pub const LONGEST_READ: usize = 1 << 20;
-/// The longest line that is written.
+/// Size limit of a line that is written.
 pub const LONGEST_WRITTEN: usize = 1_000_000;
-/// Platforms that one socket may front.
+/// Identities per socket.
 pub const MOST_IDENTITIES: usize = 32;
 
-/// How a connection is closed, and by whom it is understood.
+/// Close codes and reasons.
 pub mod close {
     pub const GOING_AWAY: u16 = 1001;
     pub const NO_HELLO: u16 = 1008;
@@ -48,7 +47,7 @@ pub mod close {
     pub const ACK_TIMEOUT: u16 = 4408;
     pub const SUPERSEDED: u16 = 4409;
 
-    /// The reason that goes with `UNAUTHORIZED` when the token was good once.
+    /// Reason with `UNAUTHORIZED` if the token was valid once.
     pub const EXPIRED: &str = "expired";
     pub const REFUSED: &str = "unauthorized";
 }

@@ -6,54 +6,54 @@
 /// A planted bug.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[cfg_attr(not(feature = "simulation"), allow(dead_code, reason = "named by a simulation only"))]
-pub enum Planted {
-    /// A copy says nothing of being one.
+pub enum PlantedBug {
+    /// A possible duplicate is not marked as one.
     UnmarkedCopy,
-    /// What the store refused is acknowledged.
+    /// A message that the store refused is acknowledged.
     IgnoresRefusals,
-    /// The platform's cursor is committed by itself, before the messages.
+    /// The platform's cursor is committed before the messages.
     CursorFirst,
-    /// A turn ends without the messages that were merged into it.
+    /// A turn ends without settling the messages merged into it.
     ForgetsMerged,
-    /// The end of the turn is one commit, its answer in the outbox another.
+    /// The end of a turn and its outbox item are separate commits.
     AnswerAfterEnd,
     /// After a crash every tool whose result is missing is run again.
     RepeatsTools,
-    /// The result of an abandoned call is given to the turn that runs now.
-    HearsOldWork,
+    /// The result of an abandoned call is applied to the current turn.
+    AcceptsStaleResult,
     /// A preview is shown before the intent is stored.
     PreviewFirst,
-    /// Answers go to the chat that wrote last.
+    /// Answers go to the chat of the last message.
     CurrentChat,
-    /// A session that waits for the end of a drain forgets its queue.
-    ForgetsHeld,
+    /// A session that waits for the end of a drain drops its queue.
+    DropsHeldQueue,
     /// A link gives up after three attempts.
-    GivesUpLink,
+    AbandonsLink,
     /// A completion counts as delivered before it is a message.
     DeliveredFirst,
-    /// The queue of a session has no end.
+    /// The queue of a session is unbounded.
     EndlessQueue,
-    /// The run of a job is one commit, its next moment another.
-    RunsAgain,
-    /// Suspects are held, and nothing resumes them.
+    /// The run of a job and its next due time are separate commits.
+    RunsJobTwice,
+    /// Held suspects are never resumed.
     ForgetsSuspects,
-    /// Messages that no tool result took along are dropped at the end of the turn.
+    /// Steering messages that no tool result included are dropped at the end of the turn.
     LosesSteering,
-    /// Turns that were interrupted are not resumed when their platform is connected.
+    /// Interrupted turns are not resumed when their platform connects.
     ForgetsCandidates,
-    /// The old preview stays beside the new message that takes its place.
+    /// The old preview is not deleted when a new message replaces it.
     LeavesPreview,
-    /// The answer of a job is enqueued in one commit, and marked as delivered in another.
-    TellsTwice,
-    /// The page is answered before its message is committed.
+    /// A job's report and its mark "reported" are separate commits.
+    ReportsTwice,
+    /// The page gets an acknowledgement before the message is stored.
     AcksBeforeCommit,
-    /// Turns of people begin during a drain.
+    /// Turns of people start during a drain.
     BeginsWhileDraining,
     /// A step that the store refused counts as stored.
     RefusedStep,
     /// The gateway acknowledges a frame before it has committed the message.
     AcksFirst,
-    /// The connector grants going idle, and goes on delivering.
+    /// The connector grants idle and continues to deliver.
     GrantsWithoutFlip,
     /// The connector deletes an entry of its queue when it sends it, before the acknowledgement.
     DeletesOnDelivery,
@@ -61,13 +61,13 @@ pub enum Planted {
     CursorBeforeQueue,
     /// The connector forgets request ids, and repeats what it has done under one.
     RepeatsRequests,
-    /// A question that timed out counts as consent.
+    /// A question without an answer in time counts as approved.
     SilenceIsConsent,
     /// A summary hides the rows behind those that it stands for.
     HidesTooMuch,
-    /// After a restart a message is let in without its files.
+    /// After a restart a message is admitted without its files.
     ForgetsFiles,
-    /// A run is one commit, the name of its request another.
+    /// A run and its idempotency key are separate commits.
     RepeatsRuns,
     /// A gateway that can store nothing stays connected, until the connector dead-letters its messages.
     StaysConnected,
@@ -75,12 +75,12 @@ pub enum Planted {
 
 /// Whether the simulation of this thread has this bug.
 #[cfg(feature = "simulation")]
-pub fn planted(what: Planted) -> bool {
+pub fn planted(what: PlantedBug) -> bool {
     crate::simulation::planted() == Some(what)
 }
 
 /// Whether the simulation of this thread has this bug.
 #[cfg(not(feature = "simulation"))]
-pub const fn planted(_what: Planted) -> bool {
+pub const fn planted(_what: PlantedBug) -> bool {
     false
 }

@@ -1,8 +1,8 @@
-//! Clock, randomness, tasks and blocking work: the only place that asks the machine for any of them.
+//! Clock, randomness, tasks and blocking work: the only access to these for the whole program.
 //!
-//! Without the feature `simulation` every function here is the one of tokio or of the system. With it, and on a thread
-//! that runs a [`simulation::Simulation`], time is virtual, randomness comes from the seed, one task runs at a time and
-//! the seed decides which one. A thread without a simulation sees no difference.
+//! Without the feature `simulation`, the functions are those of tokio and of the system. With it, on a thread that runs a
+//! [`simulation::Simulation`], time is virtual, randomness comes from the seed, and one task runs at a time, chosen by the
+//! seed. Other threads are not affected.
 
 pub mod clock;
 pub mod fault_injection;

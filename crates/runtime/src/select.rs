@@ -1,8 +1,8 @@
-//! `select!` whose first polled branch a simulation decides.
+//! `select!` with a branch order that a simulation can decide.
 
-/// `tokio::select!`, except that a simulation decides which branch is polled first.
+/// `tokio::select!`, with the first polled branch decided by a simulation.
 ///
-/// It enters tokio's macro behind the place where that draws a random number: a tokio that changes this does not build.
+/// Enters tokio's macro after the point where it draws a random number; does not compile if tokio changes that.
 #[macro_export]
 macro_rules! select {
     (biased; $($branches:tt)*) => {
@@ -13,7 +13,7 @@ macro_rules! select {
     };
 }
 
-/// Which of so many branches is polled first.
+/// The index of the branch that is polled first.
 pub fn first_branch(branches: u32) -> u32 {
     #[cfg(feature = "simulation")]
     if let Some(simulation) = crate::simulation::current() {

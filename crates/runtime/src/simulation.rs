@@ -1,13 +1,11 @@
 //! A seeded scheduler on top of tokio's current-thread runtime with paused time.
 //!
-//! Every task is wrapped ([`Scheduled`]): it is polled only when the conductor, the future that `block_on` runs, has
-//! chosen it among the ready ones by the seed. The order in which tokio wakes tasks therefore decides nothing, and
-//! neither does tokio's own randomness. When no task is ready the runtime advances its clock to the next timer.
+//! Every task is wrapped in [`Scheduled`] and polled only when the conductor, the future run by `block_on`, has chosen it
+//! among the ready tasks by the seed. Tokio's wake order and randomness therefore have no influence. If no task is ready,
+//! the runtime advances its clock to the next timer.
 //!
-//! Tasks belong to simulated processes and inherit that of the task that spawned them. A killed process is frozen: its
-//! tasks are never polled again and are dropped, with everything else, when the run is over.
-//!
-//! There is no I/O driver: a socket that is opened here panics.
+//! A task belongs to a simulated process, which spawned tasks inherit. A killed process is frozen: its tasks are never
+//! polled again and are dropped at the end of the run. Without an I/O driver, opening a socket panics.
 
 use std::any::Any;
 use std::cell::{Cell, RefCell};
@@ -23,29 +21,28 @@ use tokio::task::JoinHandle;
 use tokio::time::Instant;
 
 use self::rng::Rng;
-use crate::fault_injection::Planted;
+use crate::fault_injection::PlantedBug;
 
 pub mod rng;
 
-/// A simulated operating-system process. 0 is the world outside, which never dies.
+/// A simulated operating-system process. Process 0 is the environment, which never dies.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub struct Process(pub u32);
 
-/// One run. Clones are handles.
+/// A simulation run. Clones share it.
 #[derive(Debug, Clone)]
 pub struct Simulation(Arc<Mutex<State>>);
 
 #[derive(Debug)]
 struct State {
-    /// Which task runs next, and which branch of a `select!` is polled first.
+    /// Decides the next task and the first branch of `select!`.
     order: Rng,
-    /// Randomness of the simulated program.
     entropy: Rng,
-    /// Where time began, on the clocks of wall and runtime.
+    /// The start time on the wall clock and on the runtime clock.
     start: Millis,
-    began: Option<Instant>,
-    /// How far the wall clock of each process is ahead, in milliseconds.
-    ahead: BTreeMap<Process, i64>,
+    started_at: Option<Instant>,
+    /// Offset of each process's wall clock in milliseconds.
+    offset: BTreeMap<Process, i64>,
     tasks: BTreeMap<u64, Task>,
     next_task: u64,
     ready: BTreeSet<u64>,
@@ -55,42 +52,41 @@ struct State {
     polled: Option<u64>,
     dead: BTreeSet<Process>,
     conductor: Option<Waker>,
-    /// Hash of everything that was decided and noted.
+    /// Hash of all decisions and recorded events.
     trace: u64,
     steps: u64,
-    /// Panics of tasks, by message.
     panics: Vec<String>,
 }
 
 #[derive(Debug)]
 struct Task {
     process: Process,
-    /// Tokio's; `None` before its first poll.
+    /// Tokio's waker; `None` before the first poll.
     waker: Option<Waker>,
-    /// What it works on; see [`crate::annotate`].
+    /// Its annotation; see [`crate::annotate`].
     annotation: Option<String>,
 }
 
 thread_local! {
     static CURRENT: RefCell<Option<Simulation>> = const { RefCell::new(None) };
-    static PLANTED: Cell<Option<Planted>> = const { Cell::new(None) };
+    static PLANTED: Cell<Option<PlantedBug>> = const { Cell::new(None) };
 }
 
-/// The simulation that this thread runs.
+/// The simulation of this thread.
 pub fn current() -> Option<Simulation> {
     CURRENT.with_borrow(Clone::clone)
 }
 
-/// From now on what this thread runs has this bug.
-pub fn plant(bug: Option<Planted>) {
+/// Plants a bug in everything that this thread runs.
+pub fn plant(bug: Option<PlantedBug>) {
     PLANTED.set(bug);
 }
 
-pub(crate) fn planted() -> Option<Planted> {
+pub(crate) fn planted() -> Option<PlantedBug> {
     PLANTED.get()
 }
 
-/// Payload of the unwinding that ends a task of a process that kills itself.
+/// Panic payload that ends a task whose process kills itself.
 #[derive(Debug)]
 struct Killed;
 
@@ -100,8 +96,8 @@ impl Simulation {
             order: Rng::new(seed, 101),
             entropy: Rng::new(seed, 102),
             start,
-            began: None,
-            ahead: BTreeMap::new(),
+            started_at: None,
+            offset: BTreeMap::new(),
             tasks: BTreeMap::new(),
             next_task: 0,
             ready: BTreeSet::new(),
@@ -116,7 +112,7 @@ impl Simulation {
         })))
     }
 
-    /// Runs `main` in the world's process until it ends, and drops all tasks.
+    /// Runs `main` in process 0 until it ends, then drops all tasks.
     ///
     /// # Panics
     /// If there is a simulation on this thread already, or if `main` panics.
@@ -132,11 +128,11 @@ impl Simulation {
         CURRENT.set(Some(self.clone()));
         let simulation = self.clone();
         let ended = runtime.block_on(async move {
-            simulation.lock().began = Some(Instant::now());
+            simulation.lock().started_at = Some(Instant::now());
             let main = tokio::spawn(simulation.schedule(main));
             simulation.conduct(main).await
         });
-        // Destructors of what is left still find the simulation, and nothing of theirs is scheduled any more.
+        // Destructors of remaining tasks still find the simulation, but nothing is scheduled any more.
         drop(runtime);
         CURRENT.set(None);
         match ended {
@@ -148,7 +144,6 @@ impl Simulation {
         }
     }
 
-    /// Starts a task in a process.
     pub fn spawn_in<F>(&self, process: Process, future: F) -> JoinHandle<F::Output>
     where
         F: Future<Output: Send + 'static> + Send + 'static,
@@ -156,17 +151,16 @@ impl Simulation {
         tokio::spawn(self.schedule_in(process, future))
     }
 
-    /// The process dies: none of its tasks is polled again.
+    /// Kills a process: its tasks are never polled again.
     pub fn kill(&self, process: Process) {
         let mut state = self.lock();
-        state.note(u64::from(process.0) ^ 0xdead);
+        state.add_to_trace(u64::from(process.0) ^ 0xdead);
         state.dead.insert(process);
         let State { ready, tasks, .. } = &mut *state;
         ready.retain(|id| tasks.get(id).is_some_and(|task| task.process != process));
     }
 
-    /// Ends the task that runs now, whose process was killed: it does not get to its next line. Destructors of this one
-    /// task run.
+    /// Ends the running task, whose process was killed, before its next statement. Its destructors run.
     ///
     /// # Panics
     /// Always; that is how it ends the task.
@@ -178,12 +172,11 @@ impl Simulation {
         !self.lock().dead.contains(&process)
     }
 
-    /// The process of the task that runs now.
     pub fn running(&self) -> Process {
         self.lock().running
     }
 
-    /// What the task that runs now works on.
+    /// The annotation of the running task; see [`crate::annotate`].
     pub fn annotation(&self) -> Option<String> {
         let state = self.lock();
         state.tasks.get(&state.polled?)?.annotation.clone()
@@ -199,37 +192,35 @@ impl Simulation {
 
     /// Virtual time since the start.
     pub fn elapsed(&self) -> Duration {
-        let began = self.lock().began;
-        began.map_or(Duration::ZERO, |began| Instant::now().saturating_duration_since(began))
+        let started_at = self.lock().started_at;
+        started_at.map_or(Duration::ZERO, |started_at| Instant::now().saturating_duration_since(started_at))
     }
 
-    /// What the wall clock of the running process shows.
     pub fn wall_clock(&self) -> Millis {
         let elapsed = u64::try_from(self.elapsed().as_millis()).unwrap_or(u64::MAX);
         let state = self.lock();
-        let ahead = state.ahead.get(&state.running).copied().unwrap_or_default();
-        Millis(state.start.0.saturating_add(elapsed).saturating_add_signed(ahead))
+        let offset = state.offset.get(&state.running).copied().unwrap_or_default();
+        Millis(state.start.0.saturating_add(elapsed).saturating_add_signed(offset))
     }
 
-    /// Sets how far the wall clock of a process is ahead of the true time.
-    pub fn set_clock(&self, process: Process, ahead: i64) {
-        self.lock().ahead.insert(process, ahead);
+    /// Sets the offset of a process's wall clock in milliseconds.
+    pub fn set_clock(&self, process: Process, offset: i64) {
+        self.lock().offset.insert(process, offset);
     }
 
-    /// Adds something observable to the trace.
-    pub fn note(&self, what: &str) {
+    /// Adds an event to the trace.
+    pub fn record(&self, event: &str) {
         let mut state = self.lock();
-        for byte in what.bytes() {
-            state.note(u64::from(byte));
+        for byte in event.bytes() {
+            state.add_to_trace(u64::from(byte));
         }
     }
 
-    /// Hash of the run so far: two runs of one seed have the same.
+    /// Hash of the run so far, equal for equal seeds.
     pub fn trace(&self) -> u64 {
         self.lock().trace
     }
 
-    /// How often a task was polled.
     pub fn steps(&self) -> u64 {
         self.lock().steps
     }
@@ -242,7 +233,7 @@ impl Simulation {
     pub(crate) fn fill(&self, bytes: &mut [u8]) {
         let mut state = self.lock();
         for chunk in bytes.chunks_mut(8) {
-            let random = state.entropy.number().to_le_bytes();
+            let random = state.entropy.next_u64().to_le_bytes();
             chunk.copy_from_slice(&random[..chunk.len()]);
         }
     }
@@ -251,7 +242,7 @@ impl Simulation {
         u32::try_from(self.lock().order.below(u64::from(end))).unwrap_or_default()
     }
 
-    /// A future that is polled when the conductor chooses it.
+    /// Wraps a future of the running process.
     pub(crate) fn schedule<F: Future + Send + 'static>(&self, future: F) -> Scheduled<F> {
         self.schedule_in(self.running(), future)
     }
@@ -267,7 +258,7 @@ impl Simulation {
         Scheduled { id, waker, simulation: self.clone(), future: Box::pin(future) }
     }
 
-    /// Chooses one ready task after the other until `main` has ended.
+    /// Grants one ready task after the other until `main` has ended.
     async fn conduct<T>(&self, mut main: JoinHandle<T>) -> Result<T, tokio::task::JoinError> {
         std::future::poll_fn(move |context| {
             if let Poll::Ready(ended) = Pin::new(&mut main).poll(context) {
@@ -284,10 +275,10 @@ impl Simulation {
             state.ready.remove(&id);
             state.granted = Some(id);
             state.steps += 1;
-            state.note(id);
+            state.add_to_trace(id);
             let waker = state.tasks.get(&id).and_then(|task| task.waker.clone());
             drop(state);
-            // Without one it has not been polled yet, and tokio is about to.
+            // A task without a waker is about to be polled by tokio for the first time.
             if let Some(waker) = waker {
                 waker.wake();
             }
@@ -296,8 +287,8 @@ impl Simulation {
         .await
     }
 
-    /// The granted task is done for now.
-    fn give_back(&self, id: u64) {
+    /// Ends the grant of a task after its poll.
+    fn release(&self, id: u64) {
         let mut state = self.lock();
         if state.granted == Some(id) {
             state.granted = None;
@@ -322,8 +313,7 @@ impl State {
         alive && self.ready.insert(id)
     }
 
-    /// FNV-1a, by words.
-    fn note(&mut self, word: u64) {
+    fn add_to_trace(&mut self, word: u64) {
         self.trace = (self.trace ^ word).wrapping_mul(0x0000_0100_0000_01b3);
     }
 }
@@ -351,7 +341,7 @@ impl Wake for TaskWaker {
     }
 }
 
-/// A future that is polled only when the conductor has chosen it.
+/// A future that is polled only when granted by the conductor.
 #[derive(Debug)]
 pub struct Scheduled<F: Future> {
     id: u64,
@@ -390,7 +380,7 @@ impl<F: Future> Future for Scheduled<F> {
         {
             simulation.lock().panics.push(message(payload.as_ref()));
         }
-        simulation.give_back(id);
+        simulation.release(id);
         polled.unwrap_or_else(|payload| std::panic::resume_unwind(payload))
     }
 }
@@ -403,7 +393,7 @@ impl<F: Future> Drop for Scheduled<F> {
         let granted = state.granted == Some(self.id);
         drop(state);
         if granted {
-            self.simulation.give_back(self.id);
+            self.simulation.release(self.id);
         }
     }
 }
@@ -413,7 +403,7 @@ fn message(payload: &(dyn Any + Send)) -> String {
     text.or_else(|| payload.downcast_ref::<String>().cloned()).unwrap_or_else(|| "a panic".into())
 }
 
-/// A future for a `JoinSet`, on a thread that may run a simulation.
+/// A future for a `JoinSet`, with or without a simulation.
 #[derive(Debug)]
 pub enum MaybeScheduled<F: Future> {
     Plain(Pin<Box<F>>),

@@ -1,10 +1,12 @@
 //! Tasks and blocking work.
 
 use std::future::Future;
+use std::pin::Pin;
 
 use tokio::task::JoinHandle;
 
-/// `tokio::spawn`, scheduled by the simulation if there is one.
+/// `tokio::spawn`, scheduled by a simulation if one runs. The future is boxed, so that tokio's task code is compiled once
+/// for each output type, not for each future.
 pub fn spawn<F>(future: F) -> JoinHandle<F::Output>
 where
     F: Future<Output: Send + 'static> + Send + 'static,
@@ -13,10 +15,11 @@ where
     if let Some(simulation) = crate::simulation::current() {
         return tokio::spawn(simulation.schedule(future));
     }
+    let future: Pin<Box<dyn Future<Output = F::Output> + Send>> = Box::pin(future);
     tokio::spawn(future)
 }
 
-/// `tokio::task::spawn_blocking`. In a simulation the work is a task without an await.
+/// `tokio::task::spawn_blocking`. In a simulation, a task without an await.
 pub fn blocking<T, F>(work: F) -> JoinHandle<T>
 where
     T: Send + 'static,
@@ -29,13 +32,13 @@ where
     tokio::task::spawn_blocking(work)
 }
 
-/// The future to give to a `JoinSet`.
+/// Prepares a future for a `JoinSet`.
 #[cfg(not(feature = "simulation"))]
 pub fn scheduled<F: Future>(future: F) -> F {
     future
 }
 
-/// The future to give to a `JoinSet`: scheduled by the simulation if there is one.
+/// Prepares a future for a `JoinSet`: scheduled by a simulation if one runs.
 #[cfg(feature = "simulation")]
 pub fn scheduled<F>(future: F) -> crate::simulation::MaybeScheduled<F>
 where

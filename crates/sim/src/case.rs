@@ -1,4 +1,4 @@
-//! What is simulated: a scenario, a seed, and how much of it is left after shrinking.
+//! A case: scenario, seed, and the bounds left by shrinking.
 
 use std::fmt;
 use std::str::FromStr;
@@ -10,29 +10,29 @@ use petasos_runtime::simulation::rng::Rng;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Scenario {
-    /// People talk; everything works, more or less in order.
+    /// Conversations with few faults.
     Conversation,
-    /// The process dies at commits.
+    /// Processes are killed at commits.
     Crash,
-    /// Somebody drains, changes their mind, drains again.
+    /// Drains that start, end and start again.
     Drain,
-    /// Orderly stops and restarts, with turns under way.
+    /// Graceful stops and restarts during turns.
     Restart,
-    /// Links and sends fail in every way there is.
+    /// Every fault of links and sends.
     Flaky,
-    /// Work in the background ends while everything else goes on.
+    /// Background completions during other work.
     Completions,
-    /// More comes in than can be answered.
+    /// More messages than can be answered.
     Flood,
-    /// All of it.
+    /// Everything at once.
     Storm,
-    /// A connector stands between us and the platform, and either end dies.
+    /// A connector between gateway and platform; both crash.
     Relay,
-    /// For a while the disk takes nothing.
+    /// The disk is full for a while.
     Disk,
-    /// Somebody sets the clock, forward and back.
+    /// Clocks are set forward and back.
     Clock,
-    /// Work that is due again and again.
+    /// Scheduled jobs.
     Jobs,
     /// Commands need the consent of a person, who answers, or does not.
     Approvals,
@@ -90,14 +90,14 @@ impl Scenario {
     }
 }
 
-/// One run. The bounds are what shrinking has left of it; `None`: as the scenario says.
+/// One run. Bounds are `None` until shrinking sets them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Case {
     pub scenario: Scenario,
     pub seed: u64,
-    /// Messages that are written.
+    /// Limit of messages.
     pub messages: Option<u32>,
-    /// Requests that fail.
+    /// Limit of failing requests.
     pub faults: Option<u32>,
     pub crashes: Option<u32>,
 }
@@ -107,13 +107,13 @@ impl Case {
         Self { scenario, seed, messages: None, faults: None, crashes: None }
     }
 
-    /// The scenarios take turns, so that any range of seeds has all of them.
+    /// Alternates between scenarios, so that any range of seeds covers all.
     pub fn of_seed(seed: u64) -> Self {
         let count = Scenario::ALL.len() as u64;
         Self::new(Scenario::ALL[usize::try_from(seed % count).unwrap_or_default()], seed)
     }
 
-    /// What to type to see it again.
+    /// The command line that repeats this case.
     pub fn command(&self) -> String {
         format!("cargo run -q -p petasos-sim -- replay {self}")
     }
@@ -154,19 +154,19 @@ impl FromStr for Case {
     }
 }
 
-/// What a scenario does, in figures. Odds are per mille.
+/// Parameters of a scenario. Odds are per mille.
 #[derive(Debug, Clone)]
 pub(crate) struct Plan {
     pub(crate) chats: u64,
     pub(crate) messages: u64,
-    /// Over how many milliseconds people write.
+    /// Span of the messages in milliseconds.
     pub(crate) span: u64,
     pub(crate) busy: BusyMode,
     pub(crate) streaming: bool,
-    /// A commit is followed, or not reached, by the end of the process.
+    /// The process is killed before or after a commit.
     pub(crate) crash_odds: u64,
     pub(crate) crashes: u32,
-    /// A request to a platform goes wrong.
+    /// A platform request fails.
     pub(crate) send_odds: u64,
     pub(crate) poll_odds: u64,
     pub(crate) model_odds: u64,
@@ -174,37 +174,37 @@ pub(crate) struct Plan {
     pub(crate) drains: u64,
     pub(crate) stops: u64,
     pub(crate) completions: u64,
-    /// Stretches in which the disk takes nothing.
+    /// Periods with a full disk.
     pub(crate) full: u64,
     /// How often a clock is set.
     pub(crate) jumps: u64,
     pub(crate) jobs: u64,
-    /// How long a person has to consent to a command, in seconds. `None`: no command needs it.
+    /// Seconds in which a person can approve a command. `None`: no command needs approval.
     pub(crate) consent: Option<u64>,
-    /// Rows of a conversation from which on it is made shorter.
+    /// Rows of a conversation from which it is compacted.
     pub(crate) rows: Option<usize>,
-    /// A message comes with a file.
+    /// Probability that a message has a file.
     pub(crate) file_odds: u64,
-    /// Runs that programs ask for.
+    /// Runs that API clients start.
     pub(crate) runs: u64,
-    /// Everything comes through a connector.
+    /// All messages pass a connector.
     pub(crate) relayed: bool,
-    /// What is said between the two is cut off, or held up.
+    /// The connection to the connector breaks or stalls.
     pub(crate) wire_odds: u64,
-    /// What the connector goes by.
-    pub(crate) session: session::Terms,
-    /// Frames that may wait for their commit.
+    /// Policy of the connector's sessions.
+    pub(crate) session: session::SessionPolicy,
+    /// Limit of frames waiting for their commit.
     pub(crate) room: usize,
-    /// The gateway sleeps when nobody needs it.
+    /// The gateway sleeps when idle.
     pub(crate) doze: Option<Idling>,
 }
 
-/// How a gateway sleeps. Times in milliseconds.
+/// Idle settings, times in milliseconds.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Idling {
     pub(crate) after: u64,
     pub(crate) tick: u64,
-    /// The process ends, and is woken by the connector. Otherwise its machine tries to sleep.
+    /// Exits and is started by a wake call; otherwise the machine suspends.
     pub(crate) exits: bool,
 }
 
@@ -216,7 +216,7 @@ impl Plan {
             messages: rng.between(3, 12),
             span: rng.between(5_000, 240_000),
             busy: rng.pick(&[BusyMode::Interrupt, BusyMode::Queue, BusyMode::Steer]),
-            streaming: rng.odds(600),
+            streaming: rng.chance(600),
             crash_odds: 0,
             crashes: 0,
             send_odds: 20,
@@ -235,7 +235,7 @@ impl Plan {
             runs: 0,
             relayed: false,
             wire_odds: 0,
-            session: session::Terms::default(),
+            session: session::SessionPolicy::default(),
             room: 256,
             doze: None,
         };
@@ -263,7 +263,7 @@ impl Plan {
                 (plan.jumps, plan.span) = (rng.below(3), rng.between(60_000, 600_000));
             }
             Scenario::Approvals => {
-                if rng.odds(200) {
+                if rng.chance(200) {
                     plan.relay(&mut rng);
                 }
                 (plan.consent, plan.chats) = (Some(rng.between(10, 90)), rng.between(1, 2));
@@ -272,7 +272,7 @@ impl Plan {
                 (plan.stops, plan.full, plan.completions) = (rng.below(2), rng.below(2), rng.below(2));
             }
             Scenario::Compaction => {
-                if rng.odds(200) {
+                if rng.chance(200) {
                     plan.relay(&mut rng);
                 }
                 (plan.rows, plan.chats) = (Some(rng.pick(&[24, 30])), rng.between(1, 2));
@@ -291,7 +291,7 @@ impl Plan {
                 (plan.stops, plan.drains, plan.full) = (rng.below(2), rng.below(2), rng.below(2));
             }
             Scenario::Clock => {
-                if rng.odds(300) {
+                if rng.chance(300) {
                     plan.relay(&mut rng);
                 }
                 (plan.jumps, plan.stops, plan.completions) = (rng.between(1, 4), rng.below(3), rng.below(3));
@@ -299,7 +299,7 @@ impl Plan {
                 (plan.send_odds, plan.poll_odds) = (200, 150);
             }
             Scenario::Disk => {
-                if rng.odds(500) {
+                if rng.chance(500) {
                     plan.relay(&mut rng);
                 }
                 (plan.full, plan.stops, plan.completions) = (rng.between(1, 4), rng.below(2), rng.below(3));
@@ -321,9 +321,9 @@ impl Plan {
         let doze = Idling {
             after: rng.between(1_000, 20_000),
             tick: rng.between(1_000, 10_000),
-            exits: rng.odds(500),
+            exits: rng.chance(500),
         };
-        self.doze = rng.odds(700).then_some(doze);
+        self.doze = rng.chance(700).then_some(doze);
     }
 }
 

@@ -4,7 +4,7 @@ use petasos_core::Millis;
 
 pub(crate) const START: Millis = Millis(1_790_000_000_000);
 
-/// What a run did, to show that it did something.
+/// Counters of a run, to show that it did something.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Figures {
     pub steps: u64,

@@ -1,12 +1,11 @@
-//! Deterministic simulation: the shipped gateway in a world that fails on purpose.
+//! Deterministic simulation of the shipped gateway and connector under faults.
 //!
-//! One thread, virtual time, one seed. The tasks of the gateway are the shipped ones (`gateway/`), and so are those of the
-//! connector that some cases have (`relay/`); both are scheduled by `petasos_runtime::simulation`, as processes of their
-//! own. The world (`outside.rs`) delays, loses, repeats and refuses; processes die at commits and anywhere else. The promises are checked after every commit and every request (`truth.rs`), under their names
-//! (`promise.rs`). A case that fails is made smaller (`shrink.rs`) and says how to see it again. `plant.rs` names bugs that
-//! must be found: a simulation that cannot fail proves nothing.
+//! One thread, virtual time, one seed. `gateway` and `relay` run the shipped tasks as processes of
+//! `petasos_runtime::simulation`. The environment (`outside`) delays, loses, repeats and refuses; processes are killed
+//! at commits and in between. `truth` checks the guarantees of `promise` after every commit and every request.
+//! `shrink` reduces a failing case and `plant` names bugs that the simulation must find.
 //!
-//! The store is the real one on a file of its own; what power loss leaves is shown elsewhere, with the real program.
+//! The store is the real one in a file. Power loss is tested with the real program instead.
 
 #![allow(clippy::expect_used, reason = "a simulation that cannot go on stops")]
 
@@ -29,36 +28,36 @@ pub use plant::Bug;
 pub use promise::{Promise, Violation};
 pub use shrink::shrink;
 
-/// A case that broke a promise.
+/// A case that broke a guarantee.
 #[derive(Debug)]
 pub struct Broken {
     pub case: Case,
     pub violation: Violation,
-    /// The last things that happened, if somebody wanted to know.
+    /// The last events, if recorded.
     pub story: Vec<String>,
 }
 
-/// Whether the last steps are written down.
+/// Whether to record the last events.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Story {
     Told,
     Untold,
 }
 
-/// Runs one case in a folder that is emptied first.
+/// Runs one case in a folder that is cleared first.
 pub fn run(case: &Case, bug: Option<Bug>, folder: &Path, story: Story) -> Result<Figures, Box<Broken>> {
     let home = tempfile::tempdir_in(folder).expect("a folder of its own");
     let broken = |(violation, story)| Box::new(Broken { case: *case, violation, story });
     gateway::run(case, bug, home.path(), story).map(|(figures, _trace)| figures).map_err(broken)
 }
 
-/// A hash of every decision in a run. `None`: it breaks a promise.
+/// Hash of all decisions of a run. `None`: a guarantee was broken.
 pub fn trace(case: &Case, folder: &Path) -> Option<u64> {
     let home = tempfile::tempdir_in(folder).expect("a folder of its own");
     gateway::run(case, None, home.path(), Story::Untold).ok().map(|(_figures, trace)| trace)
 }
 
-/// Where files cost nothing: in memory, if the system has such a place.
+/// A folder in memory, if the system has one.
 pub fn workshop() -> tempfile::TempDir {
     let memory = Path::new("/dev/shm");
     let made = if memory.is_dir() { tempfile::tempdir_in(memory) } else { tempfile::tempdir() };

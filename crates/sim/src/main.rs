@@ -1,7 +1,7 @@
 //! `petasos-sim replay CASE` tells a case again; `petasos-sim soak SEEDS [FIRST [SCENARIO]]` runs many and keeps what fails;
 //! `petasos-sim find BUG` names the first seed that shows a planted bug.
 
-#![allow(clippy::expect_used, reason = "a tool for whoever develops")]
+#![allow(clippy::expect_used, reason = "a tool for developers")]
 
 use std::io::Write;
 use std::process::ExitCode;
@@ -79,7 +79,8 @@ fn soak(seeds: &str, first: &str, scenario: Option<Scenario>) -> ExitCode {
     };
     let shop = workshop();
     let started = Instant::now();
-    let (mut total, mut failed) = (Figures::default(), 0);
+    let mut total = Figures::default();
+    let mut failed = 0;
     for seed in first..first + seeds {
         let case = scenario.map_or_else(|| Case::of_seed(seed), |scenario| Case::new(scenario, seed));
         match run(&case, None, shop.path(), Story::Untold) {
@@ -101,7 +102,7 @@ fn soak(seeds: &str, first: &str, scenario: Option<Scenario>) -> ExitCode {
     if failed == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
 
-/// What failed once is tried for ever.
+/// Seeds that failed once are always run.
 fn keep(case: &Case) {
     let known = std::fs::read_to_string(REGRESSIONS).unwrap_or_default();
     if known.lines().any(|line| line == case.to_string()) {

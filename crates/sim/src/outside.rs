@@ -61,9 +61,9 @@ pub(crate) struct World {
     pub(crate) said: Vec<Said>,
     /// Which background work ends, and for whom.
     pub(crate) ended: Vec<Ended>,
-    /// What is to be done again and again.
+    /// Scheduled jobs.
     pub(crate) errands: Vec<Errand>,
-    /// What programs ask for.
+    /// API runs.
     pub(crate) runs: Vec<Run>,
     /// How often each call of a tool that changes something took effect.
     pub(crate) effects: BTreeMap<String, u32>,
@@ -88,7 +88,7 @@ pub(crate) struct Shown {
     pub(crate) gone: bool,
 }
 
-/// What a message on its way is, as only the simulation knows.
+/// The identity of a message in flight, known to the simulation only.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) struct About {
     pub(crate) item: Option<(OutboxId, usize)>,
@@ -142,7 +142,7 @@ pub(crate) struct Run {
     /// A stop was requested.
     pub(crate) stopped: bool,
     /// Its outcome, as its program received it.
-    pub(crate) ended: Option<petasos_core::journal::Outcome>,
+    pub(crate) ended: Option<petasos_core::journal::MessageOutcome>,
 }
 
 #[derive(Debug, Clone)]
@@ -152,7 +152,7 @@ pub(crate) enum Ask {
     Delete { message: String },
 }
 
-/// What becomes of a request.
+/// Outcome of a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Trouble {
     None,
@@ -211,7 +211,7 @@ impl World {
         }
     }
 
-    /// Who wrote it, and where.
+    /// Its author and chat.
     pub(crate) fn source(&self, chat: usize, user: &str) -> Source {
         let Chat { class, id, .. } = &self.chats[chat];
         // In a group everybody has a session of their own, and all of them share one lane.
@@ -229,7 +229,7 @@ impl World {
         self.chats.iter().position(|chat| chat.class == class && chat.id == id)
     }
 
-    /// What a platform has for us behind this number, oldest first: the numbers of what was said there.
+    /// Messages of a platform behind this cursor, oldest first.
     pub(crate) fn updates(&self, class: Class, after: Option<u64>) -> Vec<usize> {
         let new = |at: &usize| after.is_none_or(|after| *at as u64 > after);
         let here = |at: &usize| self.chats[self.said[*at].chat].class == class && self.said[*at].written;
@@ -304,7 +304,7 @@ impl Chat {
         }
     }
 
-    /// What a message is that was sent.
+    /// The identity of a sent message.
     pub(crate) fn about(&self, message: &str) -> Option<About> {
         self.shown.iter().find(|it| it.id == message).map(|it| it.about)
     }

@@ -3,7 +3,7 @@
 //! Each is a plausible mistake in the code that turns decisions into commits and effects: a switch at the exact place
 //! where the shipped code does it right.
 
-use petasos_gateway::simulation::Planted;
+use petasos_gateway::simulation::PlantedBug;
 
 use crate::case::Scenario;
 use crate::promise::Promise;
@@ -18,18 +18,18 @@ pub enum Bug {
     AnswerAfterEnd,
     /// After a crash every tool whose result is missing is run again.
     RepeatsTools,
-    /// What an abandoned call brings is given to the turn that runs now.
-    HearsOldWork,
+    /// The result of an abandoned call is applied to the current turn.
+    AcceptsStaleResult,
     /// A send without an answer is repeated as if it had not happened.
     UnmarkedCopy,
     /// A preview is shown before the intent is stored.
     PreviewFirst,
     /// The way back is the chat that wrote last, whoever asked.
     CurrentChat,
-    /// Whoever was held when a drain is taken back is forgotten.
-    ForgetsHeld,
+    /// Messages held during a drain are dropped when it is cancelled.
+    DropsHeldQueue,
     /// A link gives up after three attempts.
-    GivesUpLink,
+    AbandonsLink,
     /// A completion counts as delivered before it is a message.
     DeliveredFirst,
     /// The queue of a session has no end.
@@ -38,18 +38,18 @@ pub enum Bug {
     AcksFirst,
     /// The connector lets us go idle, and goes on as before.
     GrantsWithoutFlip,
-    /// What the connector has sent it forgets, before we have it.
+    /// The connector deletes entries when it sends them, before the acknowledgement.
     DeletesOnDelivery,
     /// The connector counts a message as heard before it is in its queue.
     CursorBeforeQueue,
-    /// Whoever asks a connector again under the same number is served again.
+    /// The connector repeats a request that has the same id.
     RepeatsRequests,
-    /// What the store refused counts as kept.
+    /// A message that the store refused counts as stored.
     IgnoresRefusals,
-    /// Whoever can keep nothing stays connected, until the connector blames its messages.
+    /// A gateway that can store nothing stays connected, until the connector dead-letters its messages.
     StaysConnected,
     /// The run of a job is one commit, its next moment another.
-    RunsAgain,
+    RunsJobTwice,
     /// Suspects are held, and nothing resumes them.
     ForgetsSuspects,
     /// Messages that no tool result took along are dropped at the end of the turn.
@@ -59,7 +59,7 @@ pub enum Bug {
     /// The old preview stays beside the new message that takes its place.
     LeavesPreview,
     /// The answer of a job is enqueued in one commit, and marked as told in another.
-    TellsTwice,
+    ReportsTwice,
     /// The page hears that a message is kept before it is.
     AcksBeforeCommit,
     /// Turns of people begin during a drain.
@@ -82,12 +82,12 @@ impl Bug {
         Self::ForgetsMerged,
         Self::AnswerAfterEnd,
         Self::RepeatsTools,
-        Self::HearsOldWork,
+        Self::AcceptsStaleResult,
         Self::UnmarkedCopy,
         Self::PreviewFirst,
         Self::CurrentChat,
-        Self::ForgetsHeld,
-        Self::GivesUpLink,
+        Self::DropsHeldQueue,
+        Self::AbandonsLink,
         Self::DeliveredFirst,
         Self::EndlessQueue,
         Self::AcksFirst,
@@ -97,12 +97,12 @@ impl Bug {
         Self::RepeatsRequests,
         Self::IgnoresRefusals,
         Self::StaysConnected,
-        Self::RunsAgain,
+        Self::RunsJobTwice,
         Self::ForgetsSuspects,
         Self::LosesSteering,
         Self::ForgetsCandidates,
         Self::LeavesPreview,
-        Self::TellsTwice,
+        Self::ReportsTwice,
         Self::AcksBeforeCommit,
         Self::BeginsWhileDraining,
         Self::RefusedStep,
@@ -129,21 +129,21 @@ impl Bug {
             | Self::HidesTooMuch
             | Self::ForgetsFiles
             | Self::ForgetsCandidates => &[Promise::G2],
-            // What it began is not on disk, and its answer is in no outbox.
+            // Its start is not on disk, and its answer is in no outbox.
             Self::RefusedStep => &[Promise::G2, Promise::G3, Promise::G4],
             Self::BeginsWhileDraining => &[Promise::G6],
             Self::AnswerAfterEnd => &[Promise::G2, Promise::G4],
-            Self::RepeatsTools | Self::RunsAgain | Self::RepeatsRuns => &[Promise::G3],
+            Self::RepeatsTools | Self::RunsJobTwice | Self::RepeatsRuns => &[Promise::G3],
             // The wrong answer counts as one: nobody sees the right one.
-            Self::HearsOldWork => &[Promise::G2, Promise::G3],
+            Self::AcceptsStaleResult => &[Promise::G2, Promise::G3],
             Self::UnmarkedCopy
             | Self::PreviewFirst
             | Self::RepeatsRequests
             | Self::LeavesPreview
-            | Self::TellsTwice => &[Promise::G4],
+            | Self::ReportsTwice => &[Promise::G4],
             Self::CurrentChat => &[Promise::G5],
-            Self::ForgetsHeld => &[Promise::G2, Promise::G6],
-            Self::GivesUpLink => &[Promise::G7],
+            Self::DropsHeldQueue => &[Promise::G2, Promise::G6],
+            Self::AbandonsLink => &[Promise::G7],
             Self::DeliveredFirst => &[Promise::G8],
             Self::EndlessQueue => &[Promise::G9],
             Self::SilenceIsConsent => &[Promise::Consent],
@@ -159,13 +159,13 @@ impl Bug {
             | Self::ForgetsSuspects
             | Self::ForgetsCandidates
             | Self::AcksBeforeCommit => Scenario::Crash,
-            Self::ForgetsMerged | Self::HearsOldWork | Self::CurrentChat | Self::LosesSteering => {
+            Self::ForgetsMerged | Self::AcceptsStaleResult | Self::CurrentChat | Self::LosesSteering => {
                 Scenario::Conversation
             }
-            Self::UnmarkedCopy | Self::PreviewFirst | Self::GivesUpLink | Self::LeavesPreview => {
+            Self::UnmarkedCopy | Self::PreviewFirst | Self::AbandonsLink | Self::LeavesPreview => {
                 Scenario::Flaky
             }
-            Self::ForgetsHeld | Self::BeginsWhileDraining => Scenario::Drain,
+            Self::DropsHeldQueue | Self::BeginsWhileDraining => Scenario::Drain,
             Self::DeliveredFirst => Scenario::Completions,
             Self::EndlessQueue => Scenario::Flood,
             Self::AcksFirst
@@ -174,7 +174,7 @@ impl Bug {
             | Self::CursorBeforeQueue
             | Self::RepeatsRequests => Scenario::Relay,
             Self::IgnoresRefusals | Self::StaysConnected | Self::RefusedStep => Scenario::Disk,
-            Self::RunsAgain | Self::TellsTwice => Scenario::Jobs,
+            Self::RunsJobTwice | Self::ReportsTwice => Scenario::Jobs,
             Self::SilenceIsConsent => Scenario::Approvals,
             Self::HidesTooMuch => Scenario::Compaction,
             Self::ForgetsFiles => Scenario::Media,
@@ -183,40 +183,40 @@ impl Bug {
     }
 
     /// The switch of it in the shipped code.
-    pub(crate) const fn planted(self) -> Planted {
+    pub(crate) const fn planted(self) -> PlantedBug {
         match self {
-            Self::CursorFirst => Planted::CursorFirst,
-            Self::ForgetsMerged => Planted::ForgetsMerged,
-            Self::AnswerAfterEnd => Planted::AnswerAfterEnd,
-            Self::RepeatsTools => Planted::RepeatsTools,
-            Self::HearsOldWork => Planted::HearsOldWork,
-            Self::UnmarkedCopy => Planted::UnmarkedCopy,
-            Self::PreviewFirst => Planted::PreviewFirst,
-            Self::CurrentChat => Planted::CurrentChat,
-            Self::ForgetsHeld => Planted::ForgetsHeld,
-            Self::GivesUpLink => Planted::GivesUpLink,
-            Self::DeliveredFirst => Planted::DeliveredFirst,
-            Self::EndlessQueue => Planted::EndlessQueue,
-            Self::IgnoresRefusals => Planted::IgnoresRefusals,
-            Self::RunsAgain => Planted::RunsAgain,
-            Self::ForgetsSuspects => Planted::ForgetsSuspects,
-            Self::LosesSteering => Planted::LosesSteering,
-            Self::ForgetsCandidates => Planted::ForgetsCandidates,
-            Self::LeavesPreview => Planted::LeavesPreview,
-            Self::TellsTwice => Planted::TellsTwice,
-            Self::AcksBeforeCommit => Planted::AcksBeforeCommit,
-            Self::BeginsWhileDraining => Planted::BeginsWhileDraining,
-            Self::RefusedStep => Planted::RefusedStep,
-            Self::AcksFirst => Planted::AcksFirst,
-            Self::GrantsWithoutFlip => Planted::GrantsWithoutFlip,
-            Self::DeletesOnDelivery => Planted::DeletesOnDelivery,
-            Self::CursorBeforeQueue => Planted::CursorBeforeQueue,
-            Self::RepeatsRequests => Planted::RepeatsRequests,
-            Self::StaysConnected => Planted::StaysConnected,
-            Self::SilenceIsConsent => Planted::SilenceIsConsent,
-            Self::HidesTooMuch => Planted::HidesTooMuch,
-            Self::ForgetsFiles => Planted::ForgetsFiles,
-            Self::RepeatsRuns => Planted::RepeatsRuns,
+            Self::CursorFirst => PlantedBug::CursorFirst,
+            Self::ForgetsMerged => PlantedBug::ForgetsMerged,
+            Self::AnswerAfterEnd => PlantedBug::AnswerAfterEnd,
+            Self::RepeatsTools => PlantedBug::RepeatsTools,
+            Self::AcceptsStaleResult => PlantedBug::AcceptsStaleResult,
+            Self::UnmarkedCopy => PlantedBug::UnmarkedCopy,
+            Self::PreviewFirst => PlantedBug::PreviewFirst,
+            Self::CurrentChat => PlantedBug::CurrentChat,
+            Self::DropsHeldQueue => PlantedBug::DropsHeldQueue,
+            Self::AbandonsLink => PlantedBug::AbandonsLink,
+            Self::DeliveredFirst => PlantedBug::DeliveredFirst,
+            Self::EndlessQueue => PlantedBug::EndlessQueue,
+            Self::IgnoresRefusals => PlantedBug::IgnoresRefusals,
+            Self::RunsJobTwice => PlantedBug::RunsJobTwice,
+            Self::ForgetsSuspects => PlantedBug::ForgetsSuspects,
+            Self::LosesSteering => PlantedBug::LosesSteering,
+            Self::ForgetsCandidates => PlantedBug::ForgetsCandidates,
+            Self::LeavesPreview => PlantedBug::LeavesPreview,
+            Self::ReportsTwice => PlantedBug::ReportsTwice,
+            Self::AcksBeforeCommit => PlantedBug::AcksBeforeCommit,
+            Self::BeginsWhileDraining => PlantedBug::BeginsWhileDraining,
+            Self::RefusedStep => PlantedBug::RefusedStep,
+            Self::AcksFirst => PlantedBug::AcksFirst,
+            Self::GrantsWithoutFlip => PlantedBug::GrantsWithoutFlip,
+            Self::DeletesOnDelivery => PlantedBug::DeletesOnDelivery,
+            Self::CursorBeforeQueue => PlantedBug::CursorBeforeQueue,
+            Self::RepeatsRequests => PlantedBug::RepeatsRequests,
+            Self::StaysConnected => PlantedBug::StaysConnected,
+            Self::SilenceIsConsent => PlantedBug::SilenceIsConsent,
+            Self::HidesTooMuch => PlantedBug::HidesTooMuch,
+            Self::ForgetsFiles => PlantedBug::ForgetsFiles,
+            Self::RepeatsRuns => PlantedBug::RepeatsRuns,
         }
     }
 }

@@ -1,4 +1,4 @@
-//! The promises, by name, and what breaking one looks like.
+//! The guarantees by name, and their violations.
 
 use std::fmt;
 
@@ -14,13 +14,13 @@ pub enum Promise {
     G3,
     /// An answer is delivered at least once, and no copy is unmarked.
     G4,
-    /// Never the wrong chat.
+    /// No answer reaches the wrong chat.
     G5,
     /// A drain is reversible, bounded and leaves no trace.
     G6,
-    /// A link is alive only if something came in, and is tried for ever.
+    /// A link is up only while frames arrive, and retries for ever.
     G7,
-    /// Background work that ends is told once, where it was asked for.
+    /// Background completions are delivered once, where they were requested.
     G8,
     /// Nothing grows without a bound.
     G9,
@@ -64,12 +64,12 @@ impl fmt::Display for Promise {
     }
 }
 
-/// A promise that was broken.
+/// A broken guarantee.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Violation {
     pub promise: Promise,
     pub what: String,
-    /// Since the beginning of the run.
+    /// Milliseconds since the start of the run.
     pub at: Millis,
 }
 

@@ -1,11 +1,11 @@
-//! Making a failing case smaller: fewer messages, fewer faults, fewer crashes, as long as the same promise breaks.
+//! Reduces a failing case to fewer messages, faults and crashes, while the same guarantee breaks.
 
 use std::path::Path;
 
 use crate::case::{Case, Plan};
 use crate::{Broken, Bug, Story, run};
 
-/// Tries so many smaller cases at most.
+/// Limit of smaller cases that are tried.
 const TRIES: u32 = 120;
 
 pub fn shrink(broken: Box<Broken>, bug: Option<Bug>, folder: &Path) -> Box<Broken> {
@@ -32,7 +32,7 @@ pub fn shrink(broken: Box<Broken>, bug: Option<Bug>, folder: &Path) -> Box<Broke
     }
 }
 
-/// The boldest first.
+/// The largest reductions first.
 fn candidates(case: &Case) -> Vec<Case> {
     let plan = Plan::of(case);
     let messages = u32::try_from(plan.messages).unwrap_or(u32::MAX);

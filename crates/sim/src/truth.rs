@@ -1,21 +1,21 @@
-//! What must be so, checked against the world and the store. It knows nothing of what the gateway believes.
+//! Checks of the promises against the world and the store, independent of the gateway's own state.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-use petasos_core::admission::{Ack, QUEUE_CAP};
-use petasos_core::journal::Outcome;
+use petasos_core::admission::{Ack, MAX_QUEUED};
+use petasos_core::journal::MessageOutcome;
 use petasos_core::link;
 use petasos_core::media::extract;
 use petasos_core::outbox::{Kind, State};
 use petasos_core::transcript::Role;
 use petasos_core::{InboxId, Millis, OutboxId, TurnId};
-use petasos_store::{Reads, RowState, Stage};
+use petasos_store::{MessageStage, Reads, RowState};
 
 use crate::outside::{Class, MARK, Said, Shown, World, cited, tag_of};
 use crate::promise::Promise;
 
-/// What has been seen to happen, as far as later checks need it.
+/// Observed events that later checks need.
 #[derive(Debug, Default)]
 pub(crate) struct Truth {
     /// Which turn each accepted message went into.
@@ -82,7 +82,7 @@ impl Truth {
                 broken(Promise::G7, format!("the next try is in {} s", until.since(now).as_secs()))
             }
             // It says itself that it is down, and has its own patience.
-            link::State::Up { .. } if link.trouble.is_some() => Ok(()),
+            link::State::Up { .. } if link.retry_reason.is_some() => Ok(()),
             link::State::Up { .. } => match heard {
                 None => broken(Promise::G7, "a link counts as up that never said anything"),
                 Some(silence) if silence > Duration::from_secs(120) + slack => broken(
@@ -189,7 +189,7 @@ impl Truth {
     }
 
     pub(crate) fn queue(&self, waiting: usize) -> Check {
-        if waiting > QUEUE_CAP + 1 {
+        if waiting > MAX_QUEUED + 1 {
             return broken(Promise::G9, format!("{waiting} messages wait in one session"));
         }
         Ok(())
@@ -222,12 +222,12 @@ impl Truth {
             let Some(journaled) = store.turn(*turn).map_err(lost)? else { continue };
             let rows = store.rows_last(&journaled.turn.session, 10_000).map_err(lost)?;
             let name = format!("[m{number}]");
-            let there = |row: &&petasos_store::Said| row.message.content.contains(&name);
+            let there = |row: &&petasos_store::TranscriptRow| row.message.content.contains(&name);
             if !rows.iter().filter(|row| row.message.role != Role::Assistant).any(|row| there(&row)) {
                 return broken(Promise::G1, format!("{name} is gone from its conversation"));
             }
             let hidden = rows.iter().any(|row| row.state == RowState::Compacted);
-            let stands = |row: &petasos_store::Said| {
+            let stands = |row: &petasos_store::TranscriptRow| {
                 row.message.role == Role::Summary && row.state == RowState::Active
             };
             if hidden && !rows.iter().any(stands) {
@@ -237,7 +237,7 @@ impl Truth {
         Ok(())
     }
 
-    /// What a delivered answer names as files has arrived with it.
+    /// Files named by a delivered answer have arrived with it.
     fn files(&self, world: &World, store: &Reads) -> Check {
         for (at, said) in world.said.iter().enumerate().filter(|(_, said)| said.file) {
             let Some(turn) = said.inbox.and_then(|inbox| self.claims.get(&inbox)) else { continue };
@@ -265,11 +265,11 @@ impl Truth {
                 }
                 return broken(Promise::G2, format!("[m{number}] was never accepted"));
             };
-            let Some(found) = store.where_is(inbox).map_err(lost)? else {
+            let Some(found) = store.receipt_of(inbox).map_err(lost)? else {
                 return broken(Promise::G1, format!("[m{number}] was accepted and is gone"));
             };
             let outcome = match found.stage {
-                Stage::Settled { outcome, .. } => outcome,
+                MessageStage::Settled { outcome, .. } => outcome,
                 stage => return broken(Promise::G2, format!("[m{number}] has no outcome: {stage:?}")),
             };
             self.outcome(world, store, number, inbox, outcome)?;
@@ -286,11 +286,11 @@ impl Truth {
     fn occurrences(&self, world: &World, store: &Reads) -> Check {
         let dead = store.items_in(State::Dead, 10_000).unwrap_or_default();
         for ((job, run), inbox) in &self.occurrences {
-            let stage = store.where_is(*inbox).ok().flatten().map(|it| it.stage);
-            if !matches!(stage, Some(Stage::Settled { outcome: Outcome::Answered, .. })) {
+            let stage = store.receipt_of(*inbox).ok().flatten().map(|it| it.stage);
+            if !matches!(stage, Some(MessageStage::Settled { outcome: MessageOutcome::Answered, .. })) {
                 continue; // it failed, and that is told once in a row
             }
-            let words = store.last_words(*inbox, Role::Assistant).ok().flatten().unwrap_or_default();
+            let words = store.last_message_text(*inbox, Role::Assistant).ok().flatten().unwrap_or_default();
             let Some(tag) = tag_of(&words) else { continue };
             let told = |text: &str| tag_of(text) == Some(tag);
             let chat = &world.chats[world.errands[*job].chat];
@@ -314,33 +314,33 @@ impl Truth {
         store: &Reads,
         number: usize,
         inbox: InboxId,
-        outcome: Outcome,
+        outcome: MessageOutcome,
     ) -> Check {
         let said = &world.said[number];
         if said.text.starts_with('/') || !said.text.contains("[m") {
             return Ok(()); // commands and answers to questions are answered with notices, which are counted
         }
         match outcome {
-            Outcome::Answered | Outcome::Merged => {
+            MessageOutcome::Answered | MessageOutcome::Merged => {
                 if self.is_answered(world, store, said.chat, inbox, number, 'm') {
                     return Ok(());
                 }
                 broken(
                     Promise::G2,
-                    format!("[m{number}] counts as {} and nobody can see it", outcome.as_str()),
+                    format!("[m{number}] counts as {} without a visible outcome", outcome.as_str()),
                 )
             }
-            Outcome::Cancelled => {
+            MessageOutcome::Cancelled => {
                 // By what came in after it, in whatever order it was written.
                 let same = |it: &&Said| it.chat == said.chat && it.user == said.user;
                 let acted = world.said.iter().filter(same).any(|it| it.inbox > Some(inbox));
                 if acted {
                     Ok(())
                 } else {
-                    broken(Promise::G2, format!("[m{number}] was cancelled by nobody"))
+                    broken(Promise::G2, format!("[m{number}] was cancelled without a request"))
                 }
             }
-            Outcome::Refused | Outcome::Dead => Ok(()),
+            MessageOutcome::Refused | MessageOutcome::Dead => Ok(()),
         }
     }
 
@@ -364,22 +364,22 @@ impl Truth {
             Class::Pull => {
                 let Ok(Some(journaled)) = store.turn(*turn) else { return false };
                 let rows = store.rows_last(&journaled.turn.session, 10_000).unwrap_or_default();
-                let answers = |row: &&petasos_store::Said| row.message.role == Role::Assistant;
+                let answers = |row: &&petasos_store::TranscriptRow| row.message.role == Role::Assistant;
                 rows.iter().filter(answers).any(|row| cited(&row.message.content, letter).contains(&number))
             }
         }
     }
 
-    /// Whoever was turned away, and whoever gave a command, was told.
+    /// Refused messages and commands got a reply.
     fn notices(&self, world: &World, store: &Reads) -> Check {
         for (at, chat) in world.chats.iter().enumerate().filter(|(_, chat)| chat.class != Class::Pull) {
             let here = world.said.iter().filter(|said| said.chat == at && said.written);
             let mut needed = 0;
             for inbox in here.filter_map(|said| said.inbox).filter(|id| !self.claims.contains_key(id)) {
-                let stage = store.where_is(inbox).ok().flatten().map(|it| it.stage);
-                let told = [Outcome::Answered, Outcome::Refused, Outcome::Dead];
+                let stage = store.receipt_of(inbox).ok().flatten().map(|it| it.stage);
+                let told = [MessageOutcome::Answered, MessageOutcome::Refused, MessageOutcome::Dead];
                 needed += usize::from(
-                    matches!(stage, Some(Stage::Settled { outcome, .. }) if told.contains(&outcome)),
+                    matches!(stage, Some(MessageStage::Settled { outcome, .. }) if told.contains(&outcome)),
                 );
             }
             let acks = [Ack::Queued, Ack::Interrupting, Ack::Steered, Ack::Held, Ack::AfterRestart];
@@ -427,17 +427,21 @@ impl Truth {
                 }
                 return broken(Promise::G8, format!("[c{number}] ended and never became a message"));
             };
-            let stage = store.where_is(inbox).ok().flatten().map(|it| it.stage);
+            let stage = store.receipt_of(inbox).ok().flatten().map(|it| it.stage);
             let told = match stage {
-                Some(Stage::Settled { outcome: Outcome::Answered | Outcome::Merged, .. }) => {
-                    self.is_answered(world, store, ended.chat, inbox, number, 'c')
-                }
-                // Somebody stopped it, or its turn failed and said so.
-                Some(Stage::Settled { outcome: Outcome::Cancelled, .. }) => {
+                Some(MessageStage::Settled {
+                    outcome: MessageOutcome::Answered | MessageOutcome::Merged,
+                    ..
+                }) => self.is_answered(world, store, ended.chat, inbox, number, 'c'),
+                // It was stopped, or its turn failed with a notice.
+                Some(MessageStage::Settled { outcome: MessageOutcome::Cancelled, .. }) => {
                     world.said.iter().any(|said| said.chat == ended.chat && said.written)
                 }
-                Some(Stage::Settled { outcome: Outcome::Refused | Outcome::Dead, .. }) => true,
-                Some(Stage::Queued { .. } | Stage::Running { .. }) | None => false,
+                Some(MessageStage::Settled {
+                    outcome: MessageOutcome::Refused | MessageOutcome::Dead,
+                    ..
+                }) => true,
+                Some(MessageStage::Queued { .. } | MessageStage::Running { .. }) | None => false,
             };
             if !told {
                 let chat = ended.chat;

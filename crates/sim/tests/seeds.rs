@@ -1,4 +1,4 @@
-//! Seeds that must keep every promise, and bugs that must not get away.
+//! Seeds that must keep every guarantee, and planted bugs that must be found.
 
 #![allow(clippy::expect_used, reason = "a test that cannot go on stops")]
 
@@ -6,9 +6,9 @@ use std::path::Path;
 
 use petasos_sim::{Broken, Bug, Case, Figures, Promise, Scenario, Story, run, shrink, trace, workshop};
 
-/// Seeds in the ordinary run; `scripts/soak` takes many more.
+/// Seeds per test run; `scripts/soak` runs more.
 const SEEDS: u64 = 240;
-/// A planted bug must be found among so many.
+/// Seeds within which a planted bug must be found.
 const ENOUGH: u64 = 500;
 
 #[track_caller]
@@ -26,7 +26,7 @@ fn all_keep_their_promises(seeds: impl Iterator<Item = u64>) {
             Err(broken) => fail(broken, shop.path()),
         }
     }
-    // A world in which nothing happens proves nothing.
+    // Guards against runs in which nothing happens.
     assert!(total.commits > 5_000 && total.sends > 1_000 && total.calls > 500, "{total:?}");
     assert!(total.crashes > 40 && total.faults > 200 && total.stops > 10, "{total:?}");
     assert!(total.held > 3, "{total:?}");
@@ -36,17 +36,17 @@ fn all_keep_their_promises(seeds: impl Iterator<Item = u64>) {
 }
 
 #[test]
-fn every_promise_is_kept_whatever_happens_first_half() {
+fn keeps_every_guarantee_first_half() {
     all_keep_their_promises(0..SEEDS / 2);
 }
 
 #[test]
-fn every_promise_is_kept_whatever_happens_second_half() {
+fn keeps_every_guarantee_second_half() {
     all_keep_their_promises(SEEDS / 2..SEEDS);
 }
 
 #[test]
-fn what_failed_once_does_not_fail_again() {
+fn past_failures_do_not_return() {
     let shop = workshop();
     for line in
         include_str!("regressions.txt").lines().filter(|line| !line.is_empty() && !line.starts_with('#'))
@@ -59,7 +59,7 @@ fn what_failed_once_does_not_fail_again() {
 }
 
 #[test]
-fn the_same_seed_is_the_same_story() {
+fn same_seed_gives_the_same_trace() {
     let shop = workshop();
     for scenario in Scenario::ALL {
         let case = Case::new(scenario, 77);
@@ -81,7 +81,7 @@ fn two_runs_of_one_seed_take_the_same_decisions() {
     assert!(seeds_differ, "the trace says nothing");
 }
 
-/// The first seed that shows it, of the scenario that is about it.
+/// The first seed of its scenario that shows the bug.
 #[track_caller]
 fn find(bug: Bug) -> (u64, Box<Broken>) {
     let shop = workshop();
@@ -93,7 +93,7 @@ fn find(bug: Bug) -> (u64, Box<Broken>) {
     panic!("{bug:?} was not found within {ENOUGH} seeds");
 }
 
-/// Tests of [`Bug::ALL`], so that they run beside each other.
+/// Tests of [`Bug::ALL`], split so that they run in parallel.
 const PARTS: usize = 4;
 
 #[track_caller]
@@ -127,7 +127,7 @@ fn every_planted_bug_is_found_fourth_part() {
 }
 
 #[test]
-fn every_promise_has_a_bug_that_breaks_it() {
+fn every_guarantee_has_a_bug_that_breaks_it() {
     for promise in Promise::ALL {
         assert!(
             Bug::ALL.iter().any(|bug| bug.breaks().contains(&promise)),
@@ -137,10 +137,11 @@ fn every_promise_has_a_bug_that_breaks_it() {
 }
 
 #[test]
-fn a_failing_case_is_made_smaller_and_fails_the_same_way() {
+fn shrinks_failing_case_to_the_same_failure() {
     let shop = workshop();
     let (_, broken) = find(Bug::UnmarkedCopy);
-    let (was, promise) = (broken.case, broken.violation.promise);
+    let was = broken.case;
+    let promise = broken.violation.promise;
     let small = shrink(broken, Some(Bug::UnmarkedCopy), shop.path());
     assert_eq!(small.violation.promise, promise);
     assert_ne!(small.case, was, "nothing could be left out");

@@ -1,8 +1,8 @@
-//! Accepted messages per second that become durable, by number of concurrent writers and by where checkpoints run.
+//! Durable accepted messages per second, by number of concurrent writers and by checkpoint mode.
 //!
 //! Each writer offers one message of 500 bytes, waits until it is committed and synced, and offers the next. One thread
-//! owns the store, commits whatever waits as one group, and looks after the log as the gateway does. The ways to
-//! checkpoint are interleaved. `PETASOS_JOURNAL_ROUNDS` (5) and `PETASOS_JOURNAL_MS` (2000, of one sample) set the size.
+//! owns the store, commits all waiting messages as one group, and maintains the log like the gateway. The modes are
+//! interleaved. `PETASOS_JOURNAL_ROUNDS` (5) and `PETASOS_JOURNAL_MS` (2000 per sample) set the size.
 
 #![allow(clippy::expect_used)]
 
@@ -17,14 +17,14 @@ use petasos_store::{Checkpointer, Error, LogProbe, LogState, Store};
 const MOST_IN_GROUP: usize = 512;
 const WRITERS: [usize; 4] = [1, 8, 64, 256];
 
-/// Where the log is moved into the file.
+/// Checkpoint mode.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Checkpoints {
-    /// Between commits, while the clock stands: the cost of commits without checkpoints.
+    /// Between commits, with the clock stopped: the cost of commits without checkpoints.
     None,
-    /// In a thread of its own, as in the gateway.
+    /// In a separate thread, as in the gateway.
     Beside,
-    /// In the commits themselves, as before.
+    /// In the commits themselves.
     InCommits,
 }
 
@@ -58,7 +58,7 @@ fn goal(name: &str, ratio: f64, is_met: impl Fn(f64) -> bool) {
     println!("         goal: {name}: {ratio:.3} {}", if is_met(ratio) { "ok" } else { "MISSED" });
 }
 
-/// One sample of each way, made of rounds in turn; every way is first in some of them.
+/// One sample per mode, made of interleaved rounds; the first mode rotates.
 fn samples(writers: usize, rounds: u64, run: Duration) -> [Sample; 3] {
     let mut samples = WAYS.map(|_| Sample::default());
     for round in 0..rounds {
@@ -74,7 +74,7 @@ fn samples(writers: usize, rounds: u64, run: Duration) -> [Sample; 3] {
 #[derive(Default)]
 struct Sample {
     commits: usize,
-    /// One for each row.
+    /// One per row.
     waits: Vec<Duration>,
     took: Duration,
 }
@@ -90,15 +90,19 @@ impl Sample {
         self.waits.len() as f64 / self.took.as_secs_f64()
     }
 
-    /// Of a thousand, in milliseconds.
+    /// Latency at `part` per mille, in milliseconds.
     fn at(&self, part: usize) -> f64 {
         ms(self.waits.get(self.waits.len() * part / 1000))
     }
 
     fn print(&self, writers: usize, way: Checkpoints) {
-        let (way, rate) = (format!("{way:?}"), self.rate());
+        let way = format!("{way:?}");
+        let rate = self.rate();
         let share = self.waits.len() as f64 / self.commits.max(1) as f64;
-        let (p50, p99, p999, most) = (self.at(500), self.at(990), self.at(999), ms(self.waits.last()));
+        let p50 = self.at(500);
+        let p99 = self.at(990);
+        let p999 = self.at(999);
+        let most = ms(self.waits.last());
         println!(
             "{writers:>8} {way:>12} {rate:>10.0} {p50:>10.2} {p99:>10.2} {p999:>10.2} {most:>10.2} {share:>12.1}"
         );
@@ -135,13 +139,13 @@ fn measure(writers: usize, way: Checkpoints, run: Duration) -> Sample {
     Sample { commits, waits, took: took.saturating_sub(paused) }
 }
 
-/// The gateway's database thread in small.
+/// A reduced version of the gateway's database thread.
 struct Owner {
     store: Store,
     log: Log,
     commits: usize,
     waits: Vec<Duration>,
-    /// While the clock stood: in all, and the last time.
+    /// Total time with the clock stopped, and the last interval.
     paused: Duration,
     last_pause: Option<(Instant, Instant)>,
 }
@@ -193,7 +197,7 @@ impl Owner {
         self
     }
 
-    /// Everything that waits after a pause is in the next group: no job sees more than one.
+    /// All messages that wait during a pause are in the next group, so no job sees two pauses.
     fn waited(&self, asked: Instant, now: Instant) -> Duration {
         let stood = self.last_pause.map(|(from, to)| to.saturating_duration_since(from.max(asked)));
         now.duration_since(asked).saturating_sub(stood.unwrap_or_default())
@@ -205,7 +209,7 @@ impl Owner {
             Log::Beside(probe, due, _) => {
                 let Some(log) = probe.read(&self.store, jobs).expect("a log") else { return };
                 if log.is_due() {
-                    // Full: it was asked already.
+                    // Full: a checkpoint is already requested.
                     let _ = due.try_send(());
                 }
                 checkpointed(self.store.bound_log(log));
@@ -223,7 +227,7 @@ impl Owner {
     }
 }
 
-/// Busy: the other connection is at it.
+/// Busy: the other connection is checkpointing.
 fn checkpointed(outcome: Result<LogState, Error>) {
     assert!(matches!(outcome, Ok(_) | Err(Error::Busy)), "{outcome:?}");
 }
@@ -235,7 +239,7 @@ fn offer(writer: usize, jobs: &SyncSender<Job>, until: Instant) {
     while Instant::now() < until {
         let chat = (number % 50).to_string();
         let source = Source::new(platform, ChatType::Dm, &chat);
-        // about 500 bytes with its source
+        // About 500 bytes with its source.
         let inbound = Inbound::new(source, format!("{writer}:{number}"), "x".repeat(250));
         let key = SessionKey(format!("agent:main:telegram:dm:{chat}"));
         let job = Job { inbound, key, asked: Instant::now(), done: done.clone() };

@@ -1,7 +1,7 @@
 //! Time to salvage a large damaged database.
 //!
-//! Conversations take turns, so rows of one conversation are spread over the whole table, as in a home that was used
-//! for months. Pages of `messages` and of its indexes are overwritten. `PETASOS_SALVAGE_CHATS` (100,000) sets the size.
+//! The rows of each session are spread over the whole table, as in a home used for months. Pages of `messages` and of its
+//! indexes are overwritten. `PETASOS_SALVAGE_CHATS` (100,000) sets the size.
 
 #![allow(clippy::expect_used)]
 
@@ -20,7 +20,7 @@ use rusqlite::Connection;
 const CHATS: usize = 100_000;
 const MESSAGES_EACH: usize = 10;
 const NOW: Millis = Millis(1_800_000_000_000);
-/// Pages of each tree that are overwritten.
+/// Overwritten pages per tree.
 const DAMAGED: usize = 5;
 
 fn main() {
@@ -59,7 +59,7 @@ fn fill_home(path: &Path, chats: usize) {
     fill::fill(&mut store, 1_000_000, chats, MESSAGES_EACH, NOW).expect("filled");
     store.close().expect("closed");
     let db = Connection::open(path).expect("a database");
-    // Renumbered so that message 0 of all conversations comes first, then message 1, and so on.
+    // Renumbered so that message 0 of all sessions comes first, then message 1, and so on.
     let rounds = format!(
         "PRAGMA synchronous = OFF;
          CREATE TEMP TABLE spread AS SELECT * FROM messages ORDER BY (id - 1) % {MESSAGES_EACH}, id;
@@ -72,7 +72,7 @@ fn fill_home(path: &Path, chats: usize) {
     db.close().expect("closed");
 }
 
-/// Overwrites leaf pages of the table and of its indexes, evenly spread.
+/// Overwrites evenly spread leaf pages of the table and of its indexes.
 #[expect(clippy::disallowed_methods, reason = "a database that no connection uses")]
 fn damage(path: &Path) {
     let db = Connection::open(path).expect("a database");

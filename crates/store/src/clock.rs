@@ -1,11 +1,10 @@
-//! Between Unix time and the local, zoneless time that session entries carry.
+//! Conversion between Unix time and the zoneless local time of session entries.
 
 use jiff::Timestamp;
 use jiff::tz::TimeZone;
 use petasos_core::Millis;
 use petasos_core::session::LocalTime;
 
-/// The local time of this machine at `now`.
 pub fn local_time(now: Millis) -> LocalTime {
     let millis = i64::try_from(now.0).unwrap_or(i64::MAX);
     let offset =
@@ -13,7 +12,7 @@ pub fn local_time(now: Millis) -> LocalTime {
     LocalTime::from_local_millis(millis.saturating_add(i64::from(offset) * 1000))
 }
 
-/// The instant of a local time; of two equal ones in autumn, the first.
+/// Converts local to Unix time. An ambiguous local time (end of daylight saving) resolves to the earlier instant.
 pub(crate) fn unix_time(local: LocalTime) -> Millis {
     let naive = local.local_millis();
     let zoned = Timestamp::from_millisecond(naive)
@@ -27,7 +26,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_instant_survives_the_way_there_and_back() {
+    fn unix_time_round_trips_through_local_time() {
         for millis in [0, 1_794_766_325_741, 4_000_000_000_000] {
             assert_eq!(unix_time(local_time(Millis(millis))), Millis(millis));
         }

@@ -1,13 +1,13 @@
-//! What can go wrong, sorted by what the gateway must do about it. Never carries message text.
+//! Store errors, classified by how the caller must react. Errors never contain message text.
 
 use std::path::PathBuf;
 
 use petasos_core::Fault;
 use rusqlite::ErrorCode;
 
-use crate::files::Detached;
+use crate::connection::files::DetachedFile;
 
-/// Why a read or a write did not happen. The transaction it belonged to is untouched or undone.
+/// A read or write failed. Its transaction was rolled back.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum Error {
     #[error("the disk is full")]
@@ -16,25 +16,25 @@ pub enum Error {
     ReadOnly,
     #[error("the database is damaged: {0}")]
     Corrupt(String),
-    /// The first page is not the header of a database, or of one that SQLite cannot read.
+    /// The first page is not a readable database header.
     #[error("the file is not a database")]
     NotDatabase,
     #[error("reading or writing the database file failed: {0}")]
     Io(String),
-    /// Commits are in files that are no longer linked at their paths.
+    /// The commit went into files that are no longer linked at their paths.
     #[error("{0} was removed or replaced by another program")]
-    Detached(Detached),
+    Detached(DetachedFile),
     #[error("another process holds the database")]
     Busy,
-    /// The row is not in the state the write starts from: a second turn, a second ending.
+    /// The row is not in the state that the write requires, e.g. the turn has already ended.
     #[error("refused: {0}")]
     Conflict(&'static str),
     #[error("no such {0}")]
     Missing(&'static str),
-    /// A stored value does not parse as what its column holds.
+    /// A stored value does not parse as the type of its column.
     #[error("a stored {0} cannot be read")]
     Unreadable(&'static str),
-    #[error("an earlier job took the whole group down")]
+    #[error("an earlier job broke the transaction")]
     Broken,
     #[error("database: {0}")]
     Sql(String),
@@ -43,7 +43,7 @@ pub enum Error {
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
 impl Error {
-    /// Whether the same write may succeed later, never as it stands, or not before a person acts.
+    /// Classifies the error: retry later, refused, or fatal until an operator acts.
     pub fn fault(&self) -> Fault {
         match self {
             Self::Full | Self::Io(_) | Self::Busy | Self::Broken | Self::Detached(_) => {
@@ -59,7 +59,7 @@ impl From<rusqlite::Error> for Error {
     fn from(error: rusqlite::Error) -> Self {
         match error {
             rusqlite::Error::SqliteFailure(code, detail) => {
-                // The extended text names tables and columns, never values.
+                // SQLite's extended text names tables and columns, never values.
                 from_code(code.code, detail.unwrap_or_else(|| code.to_string()))
             }
             rusqlite::Error::QueryReturnedNoRows => Self::Missing("row"),
@@ -89,7 +89,7 @@ fn from_code(code: ErrorCode, detail: String) -> Error {
     }
 }
 
-/// Why the database was not opened. Whatever is on disk was left as it was.
+/// The database was not opened, and the files were left unchanged.
 #[derive(Debug, thiserror::Error)]
 pub enum OpenError {
     #[error("{path} was written by a newer version (schema {found}, this one knows {known}); upgrade Petasos", path = .path.display())]

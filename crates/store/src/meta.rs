@@ -1,10 +1,10 @@
-//! Facts about this installation.
+//! Key-value facts about this installation.
 
 use rusqlite::OptionalExtension;
 
+use crate::access::logins::random_hex;
+use crate::connection::{Reads, Tx};
 use crate::error::Result;
-use crate::group::{Reads, Tx};
-use crate::logins::random_hex;
 
 impl Reads {
     pub fn meta(&self, key: &str) -> Result<Option<String>> {
@@ -20,7 +20,7 @@ impl Tx<'_> {
         Ok(())
     }
 
-    /// The name this installation keeps for life; made on first asking.
+    /// Permanent id of this installation; created on first use.
     pub fn install_id(&self) -> Result<String> {
         if let Some(id) = self.meta("install_id")? {
             return Ok(id);

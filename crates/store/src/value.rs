@@ -1,4 +1,4 @@
-//! Between our types and columns.
+//! Conversion between Rust types and SQLite column values.
 
 use petasos_core::Millis;
 use rusqlite::{Row, RowIndex};
@@ -7,7 +7,6 @@ use serde::de::DeserializeOwned;
 
 use crate::error::{Error, Result};
 
-/// SQLite's integers end at 2^63; no clock gets there.
 pub(crate) fn at(time: Millis) -> i64 {
     i64::try_from(time.0).unwrap_or(i64::MAX)
 }
@@ -20,7 +19,7 @@ pub(crate) fn time_at(row: &Row<'_>, column: impl RowIndex) -> Result<Millis> {
     Ok(time(row.get(column)?))
 }
 
-/// Text that is only looked at; `row.get` would copy it.
+/// Borrows the text; `row.get` would copy it.
 pub(crate) fn text_at<'a>(row: &'a Row<'_>, column: usize) -> Result<&'a str> {
     row.get_ref(column)?.as_str().map_err(|_| Error::Unreadable("column"))
 }
@@ -29,8 +28,8 @@ pub(crate) fn text_or_none<'a>(row: &'a Row<'_>, column: usize) -> Result<Option
     row.get_ref(column)?.as_str_or_null().map_err(|_| Error::Unreadable("column"))
 }
 
-/// `None`: the value is there and cannot be read. For lists that one bad row must not take away.
-pub(crate) fn legible<T>(read: Result<T>) -> Option<Result<T>> {
+/// Maps an unreadable value to `None`, so that one bad row does not fail a whole list.
+pub(crate) fn skip_unreadable<T>(read: Result<T>) -> Option<Result<T>> {
     match read {
         Err(Error::Unreadable(_)) => None,
         read => Some(read),
@@ -45,11 +44,11 @@ pub(crate) fn amount(value: u64) -> i64 {
     i64::try_from(value).unwrap_or(i64::MAX)
 }
 
-pub(crate) fn rows(limit: usize) -> i64 {
+pub(crate) fn sql_limit(limit: usize) -> i64 {
     i64::try_from(limit).unwrap_or(i64::MAX)
 }
 
-/// `what` names the thing in an error; the parser's own words could quote the text.
+/// `what` names the value in the error; the parser's message could quote its text.
 pub(crate) fn parse<T: DeserializeOwned>(text: &str, what: &'static str) -> Result<T> {
     serde_json::from_str(text).map_err(|_quotes_text| Error::Unreadable(what))
 }

@@ -1,9 +1,9 @@
-// The chat page: which conversation is shown, and the stream that feeds it.
+// The chat page: routing by address, the event stream of a chat, and the surrounding layout.
 //
-// The address decides: `#/c/<chat>` is a conversation held here, `#/s/<session>` a transcript to read. All
-// state that matters is the gateway's; this page can be closed, reloaded or opened twice at any moment.
+// `#/c/<chat>` shows a chat of this page, `#/s/<session>` a read-only transcript. All persistent state belongs to the
+// gateway, so the page can be closed, reloaded or opened twice at any time.
 
-import * as keep from './keep.js';
+import * as storage from './storage.js';
 import { load as loadCommands } from './commands.js';
 import { Composer, Sender } from './composer.js';
 import { Transcript } from './transcript.js';
@@ -16,9 +16,9 @@ const HIDDEN_PAUSE = 20_000;
 const REFRESH = 15_000;
 const REFRESH_DRAINING = 3_000;
 const DRAINS = {
-  external: 'The gateway is draining for maintenance: what runs is finished, new messages wait.',
-  restart: 'The gateway is restarting: what runs is finished first, new messages wait.',
-  shutdown: 'The gateway is shutting down: what runs is finished first, new messages wait.',
+  external: 'The gateway is paused for maintenance. Running answers will finish; new messages wait.',
+  restart: 'The gateway is restarting. Running answers finish first; new messages wait.',
+  shutdown: 'The gateway is shutting down. Running answers finish first; new messages wait.',
 };
 
 const $ = id => document.getElementById(id);
@@ -27,7 +27,7 @@ const transcript = new Transcript({
   scroll: $('scroll'), rows: $('transcript'), activity: $('activity'), waiting: $('waiting'), toBottom: $('to-bottom'),
 });
 const composer = new Composer({
-  form: $('composer'), field: $('text'), hints: $('hints'), stop: $('stop'), onSend: say, onStop: stopTurn,
+  form: $('composer'), field: $('text'), hints: $('hints'), stop: $('stop'), onSend: sendMessage, onStop: stopTurn,
 });
 
 let sessions = [];
@@ -35,19 +35,19 @@ let chat = null;
 let sender = null;
 let stream = null;
 
-// ---- the conversation that is shown -------------------------------------------------------------------
+// ---- routing ------------------------------------------------------------------------------------------
 
 function route() {
   const [, kind, id] = /^#\/([cs])\/([\w.-]+)$/.exec(location.hash) ?? [];
   closeSidebar();
-  leave();
+  closeCurrent();
   if (kind === 's') return showTranscript(id);
   if (kind === 'c' && /^[\w-]{1,64}$/.test(id)) return showChat(id);
-  history.replaceState(null, '', `#/c/${keep.lastChat() ?? keep.freshId(12)}`);
+  history.replaceState(null, '', `#/c/${storage.lastChat() ?? storage.freshId(12)}`);
   return route();
 }
 
-function leave() {
+function closeCurrent() {
   stream?.close();
   stream = null;
   sender?.close();
@@ -61,10 +61,10 @@ function leave() {
 
 function showChat(id) {
   chat = id;
-  keep.keepLastChat(id);
+  storage.saveLastChat(id);
   $('composer').hidden = false;
   $('readonly').hidden = true;
-  sender = new Sender(id, transcript, { onRefused: refused, onHeld: refreshStatus, onSignedOut: signedOut });
+  sender = new Sender(id, transcript, { onRejected: messageRejected, onHeld: refreshStatus, onSignedOut: signedOut });
   composer.open(id);
   stream = new Stream(id);
   redraw();
@@ -87,7 +87,7 @@ async function showTranscript(session) {
 
 // ---- the stream -----------------------------------------------------------------------------------------
 
-/** The events of one chat. Comes back by itself, where it left off. */
+/** The event stream of one chat. Reconnects by itself and resumes where it stopped. */
 class Stream {
   constructor(id) {
     this.id = id;
@@ -96,7 +96,7 @@ class Stream {
     this.pause = RETRY_FIRST;
     this.timer = 0;
     this.queued = 0;
-    this.rewound = false;
+    this.needsReload = false;
     this.open();
   }
 
@@ -111,8 +111,8 @@ class Stream {
     });
     this.source = source;
     source.onopen = () => this.opened();
-    source.onerror = () => this.lost();
-    on('session', ({ id }) => this.entered(id));
+    source.onerror = () => this.connectionLost();
+    on('session', ({ id }) => this.sessionChanged(id));
     on('row', row => { this.after = row.id; this.row(row); });
     on('live', live => { setBusy(true); transcript.grow(live); redrawEmpty(); });
     on('tools', ({ tools }) => transcript.tools(tools));
@@ -122,9 +122,9 @@ class Stream {
     on('trouble', ({ message }) => connection(`The gateway has a problem: ${message}`));
   }
 
-  /** Rows that we have were taken back: all of them are read again. */
+  /** Reads all rows again, because shown rows were undone. */
   restart() {
-    this.rewound = false;
+    this.needsReload = false;
     this.after = 0;
     transcript.clear();
     this.open();
@@ -139,11 +139,11 @@ class Stream {
   opened() {
     this.pause = RETRY_FIRST;
     connection('');
-    sender?.nudge();
+    sender?.retryNow();
     refreshStatus();
   }
 
-  lost() {
+  connectionLost() {
     this.source?.close();
     this.source = null;
     connection('Connection lost. Reconnecting …');
@@ -152,7 +152,7 @@ class Stream {
     checkSignedIn();
   }
 
-  entered(session) {
+  sessionChanged(session) {
     if (this.session && this.session !== session) {
       transcript.clear();
       this.after = 0;
@@ -162,26 +162,26 @@ class Stream {
   }
 
   row(row) {
-    if (this.rewound) return this.restart();
-    if (row.role === 'user') { sender?.arrived(row); refreshSoon(); }
+    if (this.needsReload) return this.restart();
+    if (row.role === 'user') { sender?.rowArrived(row); refreshSoon(); }
     transcript.row(row);
     redrawEmpty();
   }
 
   idle() {
-    const worked = busy;
+    const wasBusy = busy;
     setBusy(false);
     transcript.endLive();
     transcript.tools([]);
     drawQuestions([]);
-    if (!this.queued) sender?.settle();
-    if (worked) { refreshSoon(); if (document.hidden) unread = true; }
+    if (!this.queued) sender?.clearAccepted();
+    if (wasBusy) { refreshSoon(); if (document.hidden) unread = true; }
     redrawEmpty();
     redrawTitle();
   }
 }
 
-// Browsers allow six connections to a host: a hidden tab that shows nothing new lets go of its own.
+// Browsers allow six connections per host, so an idle hidden tab closes its stream.
 document.addEventListener('visibilitychange', () => {
   if (!document.hidden) {
     clearTimeout(hiddenTimer);
@@ -191,31 +191,31 @@ document.addEventListener('visibilitychange', () => {
     refresh();
     return;
   }
-  const rest = () => {
+  const closeIfIdle = () => {
     if (!document.hidden) return;
-    if (busy) hiddenTimer = setTimeout(rest, HIDDEN_PAUSE);
+    if (busy) hiddenTimer = setTimeout(closeIfIdle, HIDDEN_PAUSE);
     else stream?.close();
   };
-  hiddenTimer = setTimeout(rest, HIDDEN_PAUSE);
+  hiddenTimer = setTimeout(closeIfIdle, HIDDEN_PAUSE);
 });
 let hiddenTimer = 0;
 addEventListener('online', () => { if (stream && !stream.source) stream.open(); });
 
-// ---- what the user does -----------------------------------------------------------------------------------
+// ---- user actions ---------------------------------------------------------------------------------------
 
-function say(text) {
-  if (stream && /^\/(undo|retry)\b/i.test(text)) stream.rewound = true;
-  sender?.say(text);
+function sendMessage(text) {
+  if (stream && /^\/(undo|retry)\b/i.test(text)) stream.needsReload = true;
+  sender?.send(text);
   redrawEmpty();
 }
 
-function refused(text, reason) {
+function messageRejected(text, reason) {
   if (text !== null) composer.fill(text);
   if (reason) connection(reason);
   redrawEmpty();
 }
 
-/** The buttons of what the agent waits for; its text is a row above them. */
+/** Draws the buttons of the open question; its text is a row above them. */
 function drawQuestions(questions) {
   const first = questions.find(question => question.buttons.length);
   $('questions').hidden = !first;
@@ -229,19 +229,19 @@ function drawQuestions(questions) {
   if (first) transcript.jump();
 }
 
-/** Said like any message, and never shown as one: the row that says how it ended is the answer. */
+/** Sends an answer as a message that is not shown; the outcome appears as a row. */
 async function answerQuestion(data) {
   if (!chat) return;
-  const asked = chat;
+  const questionChat = chat;
   for (const button of $('questions').children) button.disabled = true;
-  const response = await fetch(`/api/chats/web/${asked}/messages`, {
+  const response = await fetch(`/api/chats/web/${questionChat}/messages`, {
     method: 'POST',
     headers: { 'content-type': 'application/json' },
-    body: JSON.stringify({ text: data, id: keep.freshId(16) }),
+    body: JSON.stringify({ text: data, id: storage.freshId(16) }),
   }).catch(() => null);
   if (response?.ok) return;
   for (const button of $('questions').children) button.disabled = false;
-  connection('Your answer did not get through. Please try again.');
+  connection('Your answer was not sent. Please try again.');
 }
 
 async function stopTurn() {
@@ -254,10 +254,10 @@ async function stopTurn() {
 }
 
 function newChat() {
-  location.hash = `#/c/${keep.freshId(12)}`;
+  location.hash = `#/c/${storage.freshId(12)}`;
 }
 
-// ---- what is around the conversation -----------------------------------------------------------------------
+// ---- layout and status --------------------------------------------------------------------------------------
 
 let busy = false;
 let unread = false;
@@ -268,20 +268,20 @@ function setBusy(now) {
   redrawTitle();
 }
 
-const notes = { line: '', life: '', store: '' };
+const notes = { connection: '', drain: '', store: '' };
 
 function connection(text) {
-  note('line', text);
+  note('connection', text);
 }
 
-function note(about, text) {
-  notes[about] = text;
-  $('connection').textContent = notes.line || notes.life || notes.store;
+function note(topic, text) {
+  notes[topic] = text;
+  $('connection').textContent = notes.connection || notes.drain || notes.store;
   $('connection').hidden = !$('connection').textContent;
 }
 
 function signedOut() {
-  connection('You are signed out. Run “petasos open” on the gateway’s machine and open its link; what you typed is kept here.');
+  connection('You are signed out. Run “petasos open” on the gateway’s machine and open the link. Your text is kept here.');
 }
 
 async function signOut() {
@@ -305,10 +305,10 @@ function redraw() {
   $('title').textContent = summary?.title || (chat ? 'New chat' : 'Conversation');
   drawSessions($('sessions'), sessions.filter(it => it.message_count > 0), location.hash);
   if (!chat) {
-    const where = summary ? platformName(summary.platform) : 'another channel';
+    const channel = summary ? platformName(summary.platform) : 'another channel';
     $('readonly').textContent = summary?.platform === 'web'
-      ? 'An earlier conversation of a chat. To go on with it, use /resume in that chat.'
-      : `This conversation is held on ${where}. You can read it here and answer it there.`;
+      ? 'This is an earlier conversation. To continue it, send /resume in its chat.'
+      : `This conversation takes place on ${channel}. You can read it here and reply there.`;
   }
   redrawEmpty();
   redrawTitle();
@@ -323,45 +323,45 @@ function redrawTitle() {
   document.title = busy ? `… ${name} – Petasos` : unread ? `● ${name} – Petasos` : `${name} – Petasos`;
 }
 
-let soon = 0;
+let refreshTimer = 0;
 function refreshSoon() {
-  clearTimeout(soon);
-  soon = setTimeout(refreshSessions, 300);
+  clearTimeout(refreshTimer);
+  refreshTimer = setTimeout(refreshSessions, 300);
 }
 
 async function refreshSessions() {
-  const answer = await get('/api/sessions');
-  if (!answer) return;
-  sessions = answer.sessions;
+  const response = await get('/api/sessions');
+  if (!response) return;
+  sessions = response.sessions;
   redraw();
 }
 
 async function refreshStatus() {
   const status = await get('/api/status');
   if (!status) return;
-  if (!status.model) return signedOut(); // only what anybody may read
-  drawLife(status);
+  if (!status.model) return signedOut(); // the public status only
+  drawDrain(status);
   drawLinks($('links'), status);
   const { name, demo } = status.model;
-  note('store', status.store_trouble ? `The gateway takes no messages for now: ${status.store_trouble}` : '');
+  note('store', status.store_trouble ? `The gateway cannot accept messages at the moment: ${status.store_trouble}` : '');
   const badge = $('model');
   badge.hidden = !name;
   badge.textContent = demo ? 'Demo model' : name;
-  badge.title = demo ? 'Answers come from the embedded demo model. Set a model in config.yaml to use a real one.' : `Model: ${name}`;
+  badge.title = demo ? 'Answers come from the built-in demo model. Set a model in config.yaml to use a real one.' : `Model: ${name}`;
   badge.classList.toggle('demo', demo);
   $('empty-note').textContent = demo
-    ? 'You are talking to the embedded demo model: it works offline, needs no key, and is not clever. Try one of these.'
+    ? 'This is the built-in demo model. It works offline, needs no key and gives simple answers. Try one of these.'
     : 'Ask anything, or type / for commands.';
   $('examples').hidden = !demo;
 }
 
-let life = 0;
-/** Says that nothing new is begun, and looks again soon; when that is over, what was held goes out. */
-function drawLife({ drain }) {
-  note('life', drain ? DRAINS[drain.kind] ?? DRAINS.external : '');
-  clearTimeout(life);
-  if (drain) life = setTimeout(refreshStatus, REFRESH_DRAINING);
-  else if (sender?.held.length) life = setTimeout(() => sender?.nudge(), RETRY_FIRST);
+let drainTimer = 0;
+/** Shows a drain and polls the status until it is over; then sends the held messages. */
+function drawDrain({ drain }) {
+  note('drain', drain ? DRAINS[drain.kind] ?? DRAINS.external : '');
+  clearTimeout(drainTimer);
+  if (drain) drainTimer = setTimeout(refreshStatus, REFRESH_DRAINING);
+  else if (sender?.held.length) drainTimer = setTimeout(() => sender?.retryNow(), RETRY_FIRST);
 }
 
 function refresh() {
@@ -394,7 +394,7 @@ for (const example of EXAMPLES) {
   const button = document.createElement('button');
   button.type = 'button';
   button.textContent = example;
-  button.addEventListener('click', () => say(example));
+  button.addEventListener('click', () => sendMessage(example));
   $('examples').append(button);
 }
 $('new-chat').addEventListener('click', newChat);

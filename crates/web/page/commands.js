@@ -1,4 +1,4 @@
-// The slash commands as the composer suggests them. The gateway says which there are.
+// Suggestions for slash commands. The list comes from the gateway.
 
 let known = [];
 
@@ -7,7 +7,7 @@ export async function load() {
   if (response?.ok) known = (await response.json()).commands;
 }
 
-/** Suggestions above the text field. `fill(text)` completes a command, `send(text)` gives one that is complete. */
+/** Suggestions above the text field. `fill(text)` inserts a command, `send(text)` sends one without arguments. */
 export class Hints {
   constructor(list, field, { fill, send }) {
     this.list = list;
@@ -36,21 +36,21 @@ export class Hints {
     this.field.removeAttribute('aria-activedescendant');
   }
 
-  /** True when the key was for the list. */
+  /** True if the list handled the key. */
   key(event) {
     if (!this.open) return false;
     const count = this.list.children.length;
     if (event.key === 'ArrowDown') this.chosen = (this.chosen + 1) % count;
     else if (event.key === 'ArrowUp') this.chosen = (this.chosen + count - 1) % count;
-    else if (event.key === 'Tab' && !event.shiftKey) this.take(this.chosen, 'fill');
-    else if (event.key === 'Enter') this.take(this.chosen, 'send');
+    else if (event.key === 'Tab' && !event.shiftKey) this.choose(this.chosen, 'fill');
+    else if (event.key === 'Enter') this.choose(this.chosen, 'send');
     else if (event.key === 'Escape') this.close();
     else return false;
     this.mark();
     return true;
   }
 
-  take(index, how) {
+  choose(index, how) {
     const { name, args } = this.list.children[index].dataset;
     this.close();
     if (how === 'send' && !args) this.send(name);
@@ -80,8 +80,8 @@ export class Hints {
     code.append(`/${word}`, more);
     text.textContent = help;
     node.append(code, text);
-    // Not `click`: the field keeps the focus.
-    node.addEventListener('pointerdown', event => { event.preventDefault(); this.take(index, 'send'); });
+    // Not `click`, so that the field keeps the focus.
+    node.addEventListener('pointerdown', event => { event.preventDefault(); this.choose(index, 'send'); });
     return node;
   }
 }

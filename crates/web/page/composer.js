@@ -1,24 +1,24 @@
-// The field where messages are written, and their way to the gateway.
+// The message field, and the queue that sends messages to the gateway.
 
-import * as keep from './keep.js';
+import * as storage from './storage.js';
 import { Hints } from './commands.js';
 
 const RETRY_FIRST = 500;
 const RETRY_LAST = 10_000;
-const HELD = 'The gateway takes no new messages for the moment. Yours is kept here and goes out when it is back.';
+const HELD = 'The gateway accepts no new messages at the moment. Your message is kept here and sent automatically later.';
 
 /**
- * Sends the messages of one chat in order, each until the gateway has it on disk. While the gateway drains, messages
- * are held, and commands, which it still obeys, go past them.
+ * Sends the messages of one chat in order and retries each until the gateway has stored it. During a drain, messages
+ * are held; commands overtake them, because the gateway still accepts commands.
  */
 export class Sender {
-  constructor(chat, transcript, { onRefused, onHeld, onSignedOut }) {
+  constructor(chat, transcript, { onRejected, onHeld, onSignedOut }) {
     this.chat = chat;
     this.transcript = transcript;
-    this.onRefused = onRefused;
+    this.onRejected = onRejected;
     this.onHeld = onHeld;
     this.onSignedOut = onSignedOut;
-    this.queue = keep.unsent(chat).map(message => this.#show(message));
+    this.queue = storage.unsent(chat).map(message => this.#show(message));
     this.held = [];
     this.accepted = [];
     this.running = false;
@@ -27,23 +27,23 @@ export class Sender {
     this.run();
   }
 
-  /** Another chat is shown; what is unsent stays in the browser and goes out when this one is opened. */
+  /** Stops sending. Unsent messages stay in the browser and are sent when the chat is opened again. */
   close() {
     this.closed = true;
     this.wake?.();
     for (const shown of [...this.queue, ...this.held, ...this.accepted]) shown.remove();
   }
 
-  say(text) {
-    const message = { id: keep.freshId(20), text };
-    keep.keepUnsent(this.chat, message);
-    if (!isCommand(text)) this.#release(); // what was said before goes first
+  send(text) {
+    const message = { id: storage.freshId(20), text };
+    storage.addUnsent(this.chat, message);
+    if (!isCommand(text)) this.#release(); // earlier messages go first
     this.queue.push(this.#show(message));
     this.run();
   }
 
-  /** Called when there is reason to hope: the stream is back, or the drain is over. */
-  nudge() {
+  /** Retries at once, after a reconnect or a drain. */
+  retryNow() {
     this.#release();
     this.wake?.();
     this.run();
@@ -55,78 +55,78 @@ export class Sender {
     let pause = RETRY_FIRST;
     while (this.queue.length && !this.closed) {
       const shown = this.queue[0];
-      const outcome = await this.#post(shown);
+      const outcome = await this.#submit(shown);
       if (outcome === 'later') {
-        shown.say('Not sent yet. Trying again …');
+        shown.setStatus('Not sent yet. Trying again …');
         await new Promise(done => { this.wake = done; setTimeout(done, pause); });
         pause = Math.min(pause * 2, RETRY_LAST);
         continue;
       }
       pause = RETRY_FIRST;
       this.queue.shift();
-      if (outcome === 'refused') continue;
+      if (outcome === 'rejected') continue;
       if (outcome === 'held') { this.held.push(shown); continue; }
-      keep.confirmed(this.chat, shown.id);
-      this.#taken(shown);
+      storage.removeUnsent(this.chat, shown.id);
+      this.#accept(shown);
     }
     this.running = false;
   }
 
-  /** A user row has come: the message on its way that it stands for has arrived. */
-  arrived(row) {
+  /** Removes the pending message that a stored row corresponds to. */
+  rowArrived(row) {
     const shown = [...this.accepted, ...this.queue, ...this.held].find(it => isSame(row, it));
     if (!shown) return;
     shown.remove();
-    shown.here = true;
+    shown.isStored = true;
     this.accepted = this.accepted.filter(it => it !== shown);
-    if (this.#unhold(shown.id)) keep.confirmed(this.chat, shown.id);
+    if (this.#removeHeld(shown.id)) storage.removeUnsent(this.chat, shown.id);
   }
 
-  /** Nothing runs and nothing waits: whatever was accepted is in the rows, perhaps merged into one. */
-  settle() {
+  /** Removes all accepted messages: with no running turn and no queue, they are in the rows, possibly merged. */
+  clearAccepted() {
     for (const shown of this.accepted) shown.remove();
     this.accepted = [];
   }
 
-  /** What is held goes before everything that is not under way. */
+  /** Moves held messages to the front of the queue, behind the one being sent. */
   #release() {
-    for (const shown of this.held) shown.say('Sending …');
+    for (const shown of this.held) shown.setStatus('Sending …');
     this.queue.splice(this.running ? 1 : 0, 0, ...this.held);
     this.held = [];
   }
 
-  /** True when it was held. */
-  #unhold(id) {
+  /** True if the message was held. */
+  #removeHeld(id) {
     const count = this.held.length;
     this.held = this.held.filter(it => it.id !== id);
     return this.held.length < count;
   }
 
-  #taken(shown) {
-    if (shown.here) return;
+  #accept(shown) {
+    if (shown.isStored) return;
     if (isCommand(shown.text)) {
       shown.remove();
       return;
     }
-    shown.say('');
+    shown.setStatus('');
     this.accepted.push(shown);
   }
 
   #show(message) {
     if (isCommand(message.text)) {
       this.transcript.command(message.text);
-      return { ...message, say() {}, remove() {}, hold() {}, refuse: text => this.onRefused(message.text, text) };
+      return { ...message, setStatus() {}, remove() {}, hold() {}, reject: text => this.onRejected(message.text, text) };
     }
-    const drop = () => { shown.remove(); this.#unhold(message.id); keep.confirmed(this.chat, message.id); };
+    const discard = () => { shown.remove(); this.#removeHeld(message.id); storage.removeUnsent(this.chat, message.id); };
     const shown = this.transcript.pending(message, {
-      onAgain: () => this.nudge(),
-      onEdit: () => { drop(); this.onRefused(message.text, ''); },
-      onDiscard: () => { drop(); this.onRefused(null, ''); },
+      onAgain: () => this.retryNow(),
+      onEdit: () => { discard(); this.onRejected(message.text, ''); },
+      onDiscard: () => { discard(); this.onRejected(null, ''); },
     });
     return shown;
   }
 
-  async #post(shown) {
+  async #submit(shown) {
     let response;
     try {
       response = await fetch(`/api/chats/web/${this.chat}/messages`, {
@@ -137,13 +137,13 @@ export class Sender {
     } catch {
       return 'later';
     }
-    if (response.status === 202) return 'taken';
+    if (response.status === 202) return 'accepted';
     if (response.status === 401) { this.onSignedOut(); return 'later'; }
     const problem = await response.json().catch(() => null);
     if (problem?.error?.code === 'gateway_draining') { shown.hold(HELD); this.onHeld(); return 'held'; }
     if (response.status >= 500 || response.status === 429) return 'later';
-    shown.refuse(problem?.error?.message ?? `The gateway refused this message (${response.status}).`);
-    return 'refused';
+    shown.reject(problem?.error?.message ?? `The gateway rejected this message (status ${response.status}).`);
+    return 'rejected';
   }
 }
 
@@ -154,7 +154,7 @@ function isSame(row, shown) {
   return id === shown.id || id.endsWith(`:${shown.id}`) || row.content === shown.text;
 }
 
-/** The text field: grows, keeps its draft, suggests commands. */
+/** The text field: grows with its text, saves its draft, suggests commands. */
 export class Composer {
   constructor({ form, field, hints, stop, onSend, onStop }) {
     Object.assign(this, { form, field, stop, onSend, onStop });
@@ -173,7 +173,7 @@ export class Composer {
 
   open(chat) {
     this.chat = chat;
-    this.fill(keep.draft(chat));
+    this.fill(storage.draft(chat));
     this.hints.close();
   }
 
@@ -189,7 +189,7 @@ export class Composer {
   }
 
   #changed() {
-    keep.keepDraft(this.chat, this.field.value);
+    storage.saveDraft(this.chat, this.field.value);
     this.field.style.height = 'auto';
     this.field.style.height = `${Math.min(this.field.scrollHeight, innerHeight * 0.4)}px`;
     this.form.classList.toggle('filled', this.field.value.trim() !== '');
@@ -197,7 +197,7 @@ export class Composer {
   }
 
   #key(event) {
-    if (event.isComposing) return; // an input method is still choosing characters
+    if (event.isComposing) return; // an input method is active
     if (this.hints.key(event)) {
       event.preventDefault();
     } else if (event.key === 'Enter' && !event.shiftKey) {

@@ -1,4 +1,4 @@
-// Shows the OpenAPI document of the API for programs.
+// Renders the OpenAPI document.
 
 const make = (name, text, ...children) => {
   const element = document.createElement(name);
@@ -24,7 +24,7 @@ const operation = (spec, path, method, it) => {
   }
   const body = it.requestBody?.content['application/json']?.schema;
   if (body) parts.push(make('h4', 'Body'), make('pre', JSON.stringify(resolve(spec, body), null, 2)));
-  parts.push(make('h4', 'Answers'));
+  parts.push(make('h4', 'Responses'));
   parts.push(table(Object.entries(it.responses).map(([status, one]) => [status, one.description, Object.keys(one.content).join(', ')])));
   return make('details', '', ...parts);
 };
@@ -32,7 +32,7 @@ const operation = (spec, path, method, it) => {
 const main = document.getElementById('doc');
 try {
   const answer = await fetch('/openapi.json');
-  if (!answer.ok) throw new Error(`the document cannot be had (${answer.status})`);
+  if (!answer.ok) throw new Error(`The API document cannot be loaded (status ${answer.status}).`);
   const spec = await answer.json();
   const operations = Object.entries(spec.paths).flatMap(([path, methods]) =>
     Object.entries(methods).map(([method, it]) => operation(spec, path, method, it)));

@@ -1,4 +1,4 @@
-// Markdown to DOM nodes. Text from a model is only ever put into text nodes: there is no HTML to escape.
+// Renders Markdown as DOM nodes. Model text is only put into text nodes, so no HTML needs escaping.
 
 const FENCE = /^ {0,3}(`{3,}|~{3,})\s*([^\s`]*)[^`]*$/;
 const HEADING = /^ {0,3}(#{1,6})\s+(.*?)\s*#*\s*$/;
@@ -8,7 +8,7 @@ const ITEM = /^(\s*)([-*+]|\d{1,9}[.)])(?:\s+(.*)|\s*)$/;
 const DIVIDER = /^\s*\|?\s*:?-+:?\s*(?:\|\s*:?-+:?\s*)*\|?\s*$/;
 const DEPTH = 12;
 
-/** Makes `host` show `text`. Blocks that are there already stay, so a selection in a growing answer survives. */
+/** Renders `text` into `host`. Unchanged blocks are kept, so a selection in a growing answer survives. */
 export function render(host, text) {
   const next = blocks(text.replace(/\r\n?/g, '\n').split('\n'), 0);
   let same = 0;
@@ -31,7 +31,7 @@ function blocks(lines, depth) {
       out.push(codeBlock(lines.slice(at + 1, end).join('\n'), match[2]));
       at = end + 1;
     } else if ((match = HEADING.exec(line))) {
-      // The page has its own h1 and h2.
+      // The page itself uses h1 and h2.
       out.push(el(`h${Math.min(match[1].length + 2, 6)}`, inline(match[2])));
       at += 1;
     } else if (RULE.test(line)) {
@@ -56,7 +56,7 @@ function blocks(lines, depth) {
 
 const interrupts = line => FENCE.test(line) || HEADING.test(line) || RULE.test(line) || QUOTE.test(line) || ITEM.test(line);
 
-/** An answer that is still growing may not have closed its fence. */
+/** A growing answer may contain an unclosed fence. */
 function fenceEnd(lines, from, fence) {
   for (let at = from; at < lines.length; at += 1) {
     const line = lines[at].trim();
@@ -89,7 +89,7 @@ function list(lines, from, depth, out) {
   return at;
 }
 
-/** Whether a line continues the item above it: indented deeper, or plain text right behind it. */
+/** Whether a line continues the item above it: indented deeper, or plain text directly after it. */
 function belongs(lines, at, indent) {
   const line = lines[at];
   if (!line.trim()) return /^\s/.test(lines[at + 1] ?? '') && deeper(lines[at + 1], indent);
@@ -156,7 +156,7 @@ async function copied(button, text) {
   setTimeout(() => { button.textContent = 'Copy'; }, 1500);
 }
 
-// Code first: nothing inside it is read as anything else.
+// Code first: its content is not parsed further.
 const INLINE = [
   { at: /(`+)(?!`)([\s\S]*?[^`])\1(?!`)/, make: m => el('code', [document.createTextNode(m[2].replace(/^ (.+) $/s, '$1'))]) },
   { at: /\\([\\`*_{}[\]()#+\-.!|~<>])/, make: m => document.createTextNode(m[1]) },
@@ -172,7 +172,7 @@ const INLINE = [
   { at: / {2,}\n|\n/, make: () => el('br') },
 ];
 
-/** The earliest match wins; what lies before it is plain text. */
+/** The earliest match wins; the text before it is plain. */
 function inline(text, deep = 0) {
   const out = [];
   let rest = text;
@@ -202,7 +202,7 @@ function inline(text, deep = 0) {
   return out;
 }
 
-/** Only places a browser can go to without running anything. */
+/** Only URLs that run no code. */
 function link(target, children) {
   let url;
   try {

@@ -1,4 +1,4 @@
-// The list of conversations of every channel, newest first, and the state of the channels.
+// The conversations of all channels, newest first, and the state of the channels.
 
 const DAY = 24 * 60 * 60 * 1000;
 const NAMES = { web: 'Web', terminal: 'Terminal', telegram: 'Telegram', discord: 'Discord', slack: 'Slack', matrix: 'Matrix', email: 'Email' };
@@ -7,7 +7,7 @@ const STATES = { up: 'connected', connecting: 'connecting …', waiting: 'trying
 
 export const platformName = platform => NAMES[platform] ?? platform;
 
-/** Where a summary leads: the chat it can be continued in, or its transcript. */
+/** The link of a summary: the chat that continues it, or its transcript. */
 export function target(summary, newest) {
   return summary.platform === 'web' && summary.chat_id && newest ? `#/c/${summary.chat_id}` : `#/s/${summary.id}`;
 }
@@ -64,7 +64,7 @@ function when(ms) {
   return then.toLocaleDateString([], { day: 'numeric', month: 'short' });
 }
 
-/** The channels, each with a light, its state in words, and what it waits for or lags behind. */
+/** Draws each channel with its state and details. */
 export function drawLinks(footer, status) {
   const links = Array.isArray(status.links) ? status.links : [];
   footer.replaceChildren(...links.map(link => {
@@ -83,17 +83,17 @@ export function drawLinks(footer, status) {
 
 function linkState(link) {
   if (link.state === 'waiting' && link.slow) return 'paused (slow probe)';
-  if (link.trouble) return 'has trouble …';
+  if (link.trouble) return 'having problems …';
   return STATES[link.state] ?? link.state;
 }
 
-/** Only what is known. */
+/** The known details of a channel. */
 function linkFacts(link, now) {
   const facts = [];
-  if (link.last_inbound) facts.push(`heard ${age(now - link.last_inbound)} ago`);
+  if (link.last_inbound) facts.push(`last message ${age(now - link.last_inbound)} ago`);
   if (link.behind_ms) facts.push(`${age(link.behind_ms)} behind`);
-  else if (link.catching_up) facts.push('catching up');
-  for (const lack of link.lacks ?? []) facts.push(`without ${lack.what}: ${lack.reason}`);
+  else if (link.catching_up) facts.push('fetching missed messages');
+  for (const outage of link.lacks ?? []) facts.push(`${outage.what} unavailable: ${outage.reason}`);
   if (link.until) facts.push(`next try in ${age(link.until - now)}`);
   if (link.attempts) facts.push(`${link.attempts} failed`);
   if (link.class) facts.push(link.class);

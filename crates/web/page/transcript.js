@@ -1,5 +1,4 @@
-// The conversation on the page: finished rows, the answer that is being written, and the user's messages
-// that are on their way.
+// The conversation on the page: stored rows, the growing answer, and pending messages of the user.
 
 import { render } from './markdown.js';
 
@@ -41,21 +40,21 @@ export class Transcript {
     this.#stick();
   }
 
-  /** The running answer: `text` continues at `offset`, at 0 it replaces. */
+  /** Updates the growing answer: `text` continues it at `offset`; at 0 it replaces it. */
   grow({ turn, step, offset, text }) {
     const known = this.live?.turn === turn && this.live.step === step;
-    if (offset !== 0 && !known) return; // the end of an answer that is a row already
+    if (offset !== 0 && !known) return; // the end of an answer that is already a row
     if (!known) {
       this.endLive();
       const node = bubble('assistant');
       node.classList.add('live');
-      // Read out once it is finished, not word by word.
+      // Screen readers announce the finished answer, not each word.
       node.setAttribute('aria-busy', 'true');
       this.live = { turn, step, text: '', node };
       this.rows.append(node);
     }
     this.live.text = offset === 0 ? text : this.live.text + text;
-    // Not by animation frame: a tab in the background has none.
+    // Not an animation frame: background tabs get none.
     this.drawing ||= setTimeout(() => this.#draw(), FRAME);
   }
 
@@ -72,7 +71,7 @@ export class Transcript {
     this.#stick();
   }
 
-  /** A message of the user that is not a row yet. */
+  /** Shows a message of the user that is not a row yet. */
   pending(message, { onAgain, onEdit, onDiscard }) {
     const node = bubble('user');
     node.classList.add('pending');
@@ -86,15 +85,15 @@ export class Transcript {
     return {
       text: message.text,
       id: message.id,
-      say: text => { state.textContent = text; },
+      setStatus: text => { state.textContent = text; },
       hold: text => {
         state.replaceChildren(`${text} `, button('Try now', onAgain), ' ', button('Edit', onEdit), ' ', button('Discard', onDiscard));
         this.#stick();
       },
-      refuse: text => {
+      reject: text => {
         node.classList.add('refused');
         state.replaceChildren(`${text} `, button('Edit', onEdit), ' ', button('Discard', onDiscard));
-        // It stays where it was said: what comes later is shown below it.
+        // It keeps its position; later rows are shown below it.
         this.rows.insertBefore(node, this.live?.node ?? null);
         this.#stick();
       },
@@ -102,7 +101,7 @@ export class Transcript {
     };
   }
 
-  /** A command leaves no row; it is shown where it was given, until the page is loaded again. */
+  /** Shows a command, which has no row, until the page is reloaded. */
   command(text) {
     const node = bubble('user');
     node.classList.add('command');
@@ -176,10 +175,10 @@ function toolCall(call) {
 }
 
 function toolResult(row) {
-  const doubt = { unknown: ' · outcome unknown', cancelled: ' · not run' }[row.effect] ?? '';
+  const effect = { unknown: ' · outcome unknown', cancelled: ' · not run' }[row.effect] ?? '';
   const node = document.createElement('article');
   node.className = row.undone ? 'row tool undone' : 'row tool';
-  node.append(folded(`Result of ${row.tool_name ?? 'a tool'}${doubt}`, row.content));
+  node.append(folded(`Result of ${row.tool_name ?? 'a tool'}${effect}`, row.content));
   return node;
 }
 
@@ -198,7 +197,7 @@ function pretty(json) {
   try { return JSON.stringify(JSON.parse(json), null, 2); } catch { return json; }
 }
 
-/** Puts the caret behind the last word, wherever that is nested. */
+/** Appends the caret to the last nested text element. */
 function caret(body) {
   const node = document.createElement('span');
   node.className = 'caret';

@@ -1,8 +1,8 @@
-//! The API error: why a request was refused. Status codes and `Retry-After` are decided here and nowhere else.
+//! The API error: status code, `Retry-After`, error code and message of a failed request.
 //!
-//! Handlers return an [`ApiError`] and do not know its body: the door through which the request came renders it
-//! ([`for_programs`], [`for_page`]), because clients of model servers, the page and tools that look after gateways each
-//! know another shape.
+//! Handlers return an [`ApiError`] without a body. The router that received the request renders the body
+//! ([`render_for_programs`], [`render_for_page`]), because API clients, the page and tools that manage gateways expect
+//! different shapes.
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -10,9 +10,10 @@ use std::sync::Arc;
 use axum::Json;
 use axum::http::{HeaderMap, HeaderName, HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
-use petasos_core::lifecycle::Closed;
+use petasos_core::Millis;
+use petasos_core::lifecycle::NotAccepting;
 use petasos_gateway::cron::JobError;
-use petasos_gateway::{Error, NotStarted};
+use petasos_gateway::{Error, StartRunError};
 use petasos_platforms::body_budget::Exhausted;
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -21,61 +22,56 @@ use serde_json::{Map, Value, json};
 const SHOULD_RETRY: HeaderName = HeaderName::from_static("x-should-retry");
 const REQUEST: &str = "invalid_request_error";
 
-/// What a caller without credentials gets in the shapes that have a `detail`.
+/// The `detail` of an authentication error.
 const UNAUTHORIZED: &str = "Unauthorized";
 
-/// The body of an error.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Shape {
-    /// `{"error": {"message", "type", "param", "code"}}`, of OpenAI's API.
+enum BodyShape {
+    /// `{"error": {"message", "type", "param", "code"}}`, as in OpenAI's API.
     OpenAi,
-    /// `{"error": {"message", "code", …}}`, of the page and the control socket.
+    /// `{"error": {"message", "code", …}}`, for the page and the control socket.
     Page,
-    /// `{"detail": "…"}`, of tools that look after gateways.
+    /// `{"detail": "…"}`, for tools that manage gateways.
     Detail,
-    /// `{"error": "…"}`, of clients of scheduled jobs.
+    /// `{"error": "…"}`, for clients of scheduled jobs.
     Plain,
 }
 
 #[derive(Debug)]
-pub(crate) struct ApiError(Box<Inner>);
+pub(crate) struct ApiError(Box<ApiErrorInner>);
 
 #[derive(Debug)]
-struct Inner {
-    reason: Reason,
-    /// `None`: the shape of the door.
-    shape: Option<Shape>,
-    /// Headers that the response has besides.
+struct ApiErrorInner {
+    cause: ErrorCause,
+    /// Overrides the shape that the router would choose.
+    shape: Option<BodyShape>,
     headers: HeaderMap,
 }
 
 #[derive(Debug)]
-enum Reason {
-    Stated(Stated),
+enum ErrorCause {
+    Described(ErrorDescription),
     Gateway(Error),
     Job(JobError),
-    /// Not the form of a job's id.
     JobId,
 }
 
 #[derive(Debug, Clone)]
-struct Stated {
+struct ErrorDescription {
     status: StatusCode,
     kind: &'static str,
     code: Option<Cow<'static, str>>,
     message: String,
-    /// The part of the request that is wrong.
     param: Option<String>,
-    /// Seconds; a 503 has one of a second in any case.
+    /// Seconds; a 503 defaults to one.
     retry_after: Option<u64>,
-    /// A repetition would do the work again.
-    is_final: bool,
-    /// Further members of the page's shape.
-    facts: Map<String, Value>,
+    /// Sends `x-should-retry: false`.
+    no_retry: bool,
+    extra_fields: Map<String, Value>,
     detail: Option<&'static str>,
 }
 
-impl Stated {
+impl ErrorDescription {
     fn new(status: StatusCode, code: Option<&'static str>, message: impl Into<String>) -> Self {
         Self {
             status,
@@ -84,34 +80,33 @@ impl Stated {
             message: message.into(),
             param: None,
             retry_after: None,
-            is_final: false,
-            facts: Map::new(),
+            no_retry: false,
+            extra_fields: Map::new(),
             detail: None,
         }
     }
 }
 
-impl From<Stated> for ApiError {
-    fn from(stated: Stated) -> Self {
-        Reason::Stated(stated).into()
+impl From<ErrorDescription> for ApiError {
+    fn from(description: ErrorDescription) -> Self {
+        ErrorCause::Described(description).into()
     }
 }
 
 impl ApiError {
-    /// Without a code of its own: the page shows that of the status.
-    pub(crate) fn new(status: StatusCode, message: impl Into<String>) -> Self {
-        Stated::new(status, None, message).into()
+    /// Without an error code: the page gets the default code of the status.
+    fn new(status: StatusCode, message: impl Into<String>) -> Self {
+        ErrorDescription::new(status, None, message).into()
     }
 
-    pub(crate) fn coded(status: StatusCode, code: &'static str, message: impl Into<String>) -> Self {
-        Stated::new(status, Some(code), message).into()
+    fn coded(status: StatusCode, code: &'static str, message: impl Into<String>) -> Self {
+        ErrorDescription::new(status, Some(code), message).into()
     }
 
     pub(crate) fn bad_request(message: impl Into<String>) -> Self {
         Self::new(StatusCode::BAD_REQUEST, message)
     }
 
-    /// A bad request with a code.
     pub(crate) fn invalid(code: &'static str, message: impl Into<String>) -> Self {
         Self::coded(StatusCode::BAD_REQUEST, code, message)
     }
@@ -120,9 +115,17 @@ impl ApiError {
         Self::new(StatusCode::NOT_FOUND, message)
     }
 
-    /// Repeating the request would change nothing.
     pub(crate) fn conflict(code: &'static str, message: impl Into<String>) -> Self {
-        Stated { is_final: true, ..Stated::new(StatusCode::CONFLICT, Some(code), message) }.into()
+        Self::coded(StatusCode::CONFLICT, code, message)
+    }
+
+    /// A conflict that a retry does not resolve.
+    pub(crate) fn permanent_conflict(code: &'static str, message: impl Into<String>) -> Self {
+        ErrorDescription {
+            no_retry: true,
+            ..ErrorDescription::new(StatusCode::CONFLICT, Some(code), message)
+        }
+        .into()
     }
 
     pub(crate) fn forbidden(message: impl Into<String>) -> Self {
@@ -133,16 +136,42 @@ impl ApiError {
         Self::new(StatusCode::PAYLOAD_TOO_LARGE, message)
     }
 
-    /// Too many at once, or too often.
-    pub(crate) fn busy(message: impl Into<String>, after: u64) -> Self {
-        let refused = Stated::new(StatusCode::TOO_MANY_REQUESTS, Some("rate_limit_exceeded"), message);
-        Stated { kind: "rate_limit_error", retry_after: Some(after.max(1)), ..refused }.into()
+    pub(crate) fn method_not_allowed(message: impl Into<String>) -> Self {
+        Self::coded(StatusCode::METHOD_NOT_ALLOWED, "method_not_allowed", message)
     }
 
-    /// The agent worked on it and has no answer. A repetition is paid for again.
-    pub(crate) fn agent(code: &'static str, message: impl Into<String>) -> Self {
-        let failed = Stated::new(StatusCode::BAD_GATEWAY, Some(code), message);
-        Stated { kind: "agent_error", is_final: true, ..failed }.into()
+    pub(crate) fn body_timeout() -> Self {
+        let message = "The request body did not arrive in time.";
+        Self::coded(StatusCode::REQUEST_TIMEOUT, "body_too_slow", message)
+    }
+
+    pub(crate) fn wrong_host() -> Self {
+        let message = "this host name is not configured; open the page as localhost or add the name to the \
+                       configuration";
+        Self::coded(StatusCode::MISDIRECTED_REQUEST, "wrong_host", message)
+    }
+
+    pub(crate) fn wrong_pairing_code(attempts_left: usize) -> Self {
+        Self::coded(StatusCode::NOT_FOUND, "wrong_code", "no pending request has this code")
+            .with_field("left", attempts_left)
+    }
+
+    pub(crate) fn pairing_locked(minutes: u64, until: Millis) -> Self {
+        let message = format!("too many wrong codes: pairing is closed for another {minutes} min");
+        Self::coded(StatusCode::TOO_MANY_REQUESTS, "locked", message).with_field("until", until.0)
+    }
+
+    /// Too many concurrent or too frequent requests.
+    pub(crate) fn rate_limited(message: impl Into<String>, retry_after: u64) -> Self {
+        let refused =
+            ErrorDescription::new(StatusCode::TOO_MANY_REQUESTS, Some("rate_limit_exceeded"), message);
+        ErrorDescription { kind: "rate_limit_error", retry_after: Some(retry_after.max(1)), ..refused }.into()
+    }
+
+    /// The agent ran and has no answer. A retry costs again.
+    pub(crate) fn agent_failed(code: &'static str, message: impl Into<String>) -> Self {
+        let failed = ErrorDescription::new(StatusCode::BAD_GATEWAY, Some(code), message);
+        ErrorDescription { kind: "agent_error", no_retry: true, ..failed }.into()
     }
 
     pub(crate) fn unavailable(code: &'static str, message: impl Into<String>) -> Self {
@@ -156,14 +185,14 @@ impl ApiError {
     /// A browser without a valid cookie.
     pub(crate) fn not_signed_in() -> Self {
         let message = "not signed in; run `petasos open` on the gateway's machine for a link";
-        let refused = Stated::new(StatusCode::UNAUTHORIZED, None, message);
-        Stated { detail: Some(UNAUTHORIZED), ..refused }.into()
+        let refused = ErrorDescription::new(StatusCode::UNAUTHORIZED, None, message);
+        ErrorDescription { detail: Some(UNAUTHORIZED), ..refused }.into()
     }
 
-    /// A wrong secret on a route that only the secret opens.
+    /// A missing or wrong drain secret.
     pub(crate) fn wrong_secret() -> Self {
-        let refused = Stated::new(StatusCode::UNAUTHORIZED, None, "unauthenticated");
-        Self::from(Stated { detail: Some(UNAUTHORIZED), ..refused }).shaped(Shape::Plain)
+        let refused = ErrorDescription::new(StatusCode::UNAUTHORIZED, None, "unauthenticated");
+        Self::from(ErrorDescription { detail: Some(UNAUTHORIZED), ..refused }).with_shape(BodyShape::Plain)
     }
 
     pub(crate) fn invalid_key() -> Self {
@@ -171,7 +200,7 @@ impl ApiError {
     }
 
     pub(crate) fn invalid_fire_token() -> Self {
-        Self::new(StatusCode::UNAUTHORIZED, "invalid fire token").shaped(Shape::Plain)
+        Self::new(StatusCode::UNAUTHORIZED, "invalid fire token").with_shape(BodyShape::Plain)
     }
 
     pub(crate) fn out_of_scope(scope: &str) -> Self {
@@ -179,54 +208,48 @@ impl ApiError {
         Self::coded(StatusCode::FORBIDDEN, "insufficient_scope", message)
     }
 
-    /// The bodies of other requests take all the memory that there is for them.
+    /// The memory for request bodies is exhausted.
     pub(crate) fn no_memory_for_body() -> Self {
         Self::unavailable("busy", Exhausted.to_string())
     }
 
-    /// `{"detail": …}`
-    pub(crate) fn detail(status: StatusCode, message: impl Into<String>) -> Self {
-        Self::new(status, message).shaped(Shape::Detail)
+    /// Renders the body as `{"detail": …}`.
+    #[must_use]
+    pub(crate) fn into_detail(self) -> Self {
+        self.with_shape(BodyShape::Detail)
     }
 
-    /// What the gateway could not do, as `{"detail": …}`.
-    pub(crate) fn detail_of(error: Error) -> Self {
-        Self::from(error).shaped(Shape::Detail)
-    }
-
-    /// A request about jobs that makes no sense.
     pub(crate) fn bad_job(message: impl Into<String>) -> Self {
-        JobError::Bad(message.into()).into()
+        JobError::Invalid(message.into()).into()
     }
 
     pub(crate) fn bad_job_id() -> Self {
-        Reason::JobId.into()
+        ErrorCause::JobId.into()
     }
 
-    /// A status that axum chose, with its explanation.
-    pub(crate) fn from_axum(status: StatusCode, message: String) -> Self {
+    pub(crate) fn from_axum(status: StatusCode, message: String, size_limit: &str) -> Self {
         match status {
-            StatusCode::PAYLOAD_TOO_LARGE => Self::too_large("the request body is larger than 1 MiB"),
+            StatusCode::PAYLOAD_TOO_LARGE => {
+                Self::too_large(format!("the request body is larger than {size_limit}"))
+            }
             StatusCode::UNPROCESSABLE_ENTITY => Self::bad_request(message),
             other => Self::new(other, message),
         }
     }
 
-    /// Names the part of the request that is wrong.
     #[must_use]
     pub(crate) fn param(self, param: impl Into<String>) -> Self {
-        self.map(|stated| stated.param = Some(param.into()))
+        self.update(|description| description.param = Some(param.into()))
     }
 
     #[must_use]
     pub(crate) fn code(self, code: impl Into<Cow<'static, str>>) -> Self {
-        self.map(|stated| stated.code = Some(code.into()))
+        self.update(|description| description.code = Some(code.into()))
     }
 
-    /// A further member, for the page.
     #[must_use]
-    pub(crate) fn with(self, name: &str, value: impl Into<Value>) -> Self {
-        self.map(|stated| _ = stated.facts.insert(name.to_owned(), value.into()))
+    pub(crate) fn with_field(self, name: &str, value: impl Into<Value>) -> Self {
+        self.update(|description| _ = description.extra_fields.insert(name.to_owned(), value.into()))
     }
 
     #[must_use]
@@ -236,79 +259,84 @@ impl ApiError {
     }
 
     pub(crate) fn is_unauthorized(&self) -> bool {
-        self.stated(Shape::Page).status == StatusCode::UNAUTHORIZED
+        self.describe(BodyShape::Page).status == StatusCode::UNAUTHORIZED
     }
 
     #[cfg(test)]
     pub(crate) fn for_program(&self) -> Value {
-        self.body(Shape::OpenAi)
+        self.body(BodyShape::OpenAi)
     }
 
-    fn map(mut self, change: impl FnOnce(&mut Stated)) -> Self {
-        if let Reason::Stated(stated) = &mut self.0.reason {
-            change(stated);
+    fn update(mut self, change: impl FnOnce(&mut ErrorDescription)) -> Self {
+        if let ErrorCause::Described(description) = &mut self.0.cause {
+            change(description);
         }
         self
     }
 
-    fn shaped(mut self, shape: Shape) -> Self {
+    fn with_shape(mut self, shape: BodyShape) -> Self {
         self.0.shape = Some(shape);
         self
     }
 
-    /// What is said at this door. Only words and codes differ between doors.
-    fn stated(&self, door: Shape) -> Stated {
-        let program = door == Shape::OpenAi;
-        match &self.0.reason {
-            Reason::Stated(stated) => stated.clone(),
-            Reason::Gateway(error) => gateway(error, program),
-            Reason::Job(JobError::Gateway(error)) => gateway(error, program),
-            Reason::Job(JobError::Bad(why)) => Stated::new(StatusCode::BAD_REQUEST, None, why.clone()),
-            Reason::Job(error @ JobError::NotFound) => {
-                let message = if program { "Job not found".to_owned() } else { error.to_string() };
-                Stated::new(StatusCode::NOT_FOUND, None, message)
+    /// Message and code depend on the audience, the status does not.
+    fn describe(&self, audience: BodyShape) -> ErrorDescription {
+        let for_api = audience == BodyShape::OpenAi;
+        match &self.0.cause {
+            ErrorCause::Described(description) => description.clone(),
+            ErrorCause::Gateway(error) => describe_gateway_error(error, for_api),
+            ErrorCause::Job(JobError::Gateway(error)) => describe_gateway_error(error, for_api),
+            ErrorCause::Job(JobError::Invalid(reason)) => {
+                ErrorDescription::new(StatusCode::BAD_REQUEST, None, reason.clone())
             }
-            Reason::JobId => {
-                let message = match program {
-                    true => "Invalid job ID format",
-                    false => "a job's id has twelve hexadecimal digits",
+            ErrorCause::Job(error @ JobError::NotFound) => {
+                let message = if for_api { "Job not found".to_owned() } else { error.to_string() };
+                ErrorDescription::new(StatusCode::NOT_FOUND, None, message)
+            }
+            ErrorCause::JobId => {
+                let message = if for_api {
+                    "Invalid job ID format"
+                } else {
+                    "a job's id has twelve hexadecimal digits"
                 };
-                Stated::new(StatusCode::BAD_REQUEST, None, message)
+                ErrorDescription::new(StatusCode::BAD_REQUEST, None, message)
             }
         }
     }
 
-    fn body(&self, door: Shape) -> Value {
-        let Stated { status, kind, code, message, param, facts, detail, .. } = self.stated(door);
-        let of_jobs =
-            matches!(self.0.reason, Reason::Job(JobError::Bad(_) | JobError::NotFound) | Reason::JobId);
-        let default = if of_jobs && door == Shape::OpenAi { Shape::Plain } else { door };
+    fn body(&self, audience: BodyShape) -> Value {
+        let ErrorDescription { status, kind, code, message, param, extra_fields, detail, .. } =
+            self.describe(audience);
+        let is_job_error = matches!(
+            self.0.cause,
+            ErrorCause::Job(JobError::Invalid(_) | JobError::NotFound) | ErrorCause::JobId
+        );
+        let default = if is_job_error && audience == BodyShape::OpenAi { BodyShape::Plain } else { audience };
         match self.0.shape.unwrap_or(default) {
-            Shape::OpenAi => {
+            BodyShape::OpenAi => {
                 let code = code.map(Cow::into_owned);
                 let error = ErrorBody::Object(ErrorDetails { message, r#type: kind, param, code });
                 json!(ErrorResponse { error })
             }
-            Shape::Detail => json!({ "detail": message }),
-            Shape::Plain => with_detail(json!(ErrorResponse { error: ErrorBody::Text(message) }), detail),
-            Shape::Page => {
-                let code = code.unwrap_or_else(|| code_of(status).into());
+            BodyShape::Detail => json!({ "detail": message }),
+            BodyShape::Plain => with_detail(json!(ErrorResponse { error: ErrorBody::Text(message) }), detail),
+            BodyShape::Page => {
+                let code = code.unwrap_or_else(|| default_code(status).into());
                 let mut error =
                     Map::from_iter([("message".into(), message.into()), ("code".into(), json!(code))]);
-                error.extend(facts);
+                error.extend(extra_fields);
                 with_detail(json!({ "error": error }), detail)
             }
         }
     }
 }
 
-/// The body of an error, as programs get it.
 #[derive(Serialize, JsonSchema)]
 pub(crate) struct ErrorResponse {
     error: ErrorBody,
 }
 
-/// Errors of jobs are a text.
+/// Errors about jobs are plain text.
 #[derive(Serialize, JsonSchema)]
 #[serde(untagged)]
 enum ErrorBody {
@@ -331,8 +359,8 @@ fn with_detail(mut body: Value, detail: Option<&str>) -> Value {
     body
 }
 
-/// The page's code of an error that has none of its own.
-fn code_of(status: StatusCode) -> &'static str {
+/// The default error code of a status, for the page.
+fn default_code(status: StatusCode) -> &'static str {
     match status {
         StatusCode::BAD_REQUEST => "bad_request",
         StatusCode::UNAUTHORIZED => "unauthorized",
@@ -346,28 +374,32 @@ fn code_of(status: StatusCode) -> &'static str {
     }
 }
 
-fn gateway(error: &Error, program: bool) -> Stated {
+fn describe_gateway_error(error: &Error, for_api: bool) -> ErrorDescription {
     let message = error.to_string();
     let refused = |code, message| {
-        let refused = Stated::new(StatusCode::SERVICE_UNAVAILABLE, Some(code), message);
-        // The shape that clients of model servers know.
-        let facts = [("type".to_owned(), Value::from(REQUEST)), ("param".to_owned(), Value::Null)];
-        Stated { facts: Map::from_iter(facts), ..refused }
+        let refused = ErrorDescription::new(StatusCode::SERVICE_UNAVAILABLE, Some(code), message);
+        // Members that clients of model servers expect.
+        let extra_fields = [("type".to_owned(), Value::from(REQUEST)), ("param".to_owned(), Value::Null)];
+        ErrorDescription { extra_fields: Map::from_iter(extra_fields), ..refused }
     };
     let draining =
-        |on_page: String| refused("gateway_draining", if program { DRAINING.to_owned() } else { on_page });
+        |on_page: String| refused("gateway_draining", if for_api { DRAINING.to_owned() } else { on_page });
     match error {
-        Error::NotFound(_) => Stated::new(StatusCode::NOT_FOUND, Some("not_found"), message),
-        Error::Unbuilt(_) => Stated::new(StatusCode::CONFLICT, Some("misconfigured"), message),
-        Error::NoHome(_) => Stated::new(StatusCode::CONFLICT, Some("no_home"), message),
-        Error::Store(_) | Error::Io(_) => {
-            let code = if program { "session_db_unavailable" } else { "unavailable" };
-            Stated::new(StatusCode::SERVICE_UNAVAILABLE, Some(code), message)
+        Error::NotFound(_) => ErrorDescription::new(StatusCode::NOT_FOUND, Some("not_found"), message),
+        Error::UnavailablePlatform(_) => {
+            ErrorDescription::new(StatusCode::CONFLICT, Some("misconfigured"), message)
         }
-        Error::Closed(Closed::Draining) => draining(message),
-        Error::Closed(Closed::Leaving { restart: true }) => draining(RESTARTING.to_owned()),
-        Error::Closed(Closed::Leaving { restart: false }) | Error::Stopping => draining(STOPPING.to_owned()),
-        Error::Closed(Closed::Full { .. }) => refused("too_many_sessions", message),
+        Error::NoHome(_) => ErrorDescription::new(StatusCode::CONFLICT, Some("no_home"), message),
+        Error::Store(_) | Error::Io(_) => {
+            let code = if for_api { "session_db_unavailable" } else { "unavailable" };
+            ErrorDescription::new(StatusCode::SERVICE_UNAVAILABLE, Some(code), message)
+        }
+        Error::Closed(NotAccepting::Draining) => draining(message),
+        Error::Closed(NotAccepting::ShuttingDown { restart: true }) => draining(RESTARTING.to_owned()),
+        Error::Closed(NotAccepting::ShuttingDown { restart: false }) | Error::Stopping => {
+            draining(STOPPING.to_owned())
+        }
+        Error::Closed(NotAccepting::AtCapacity { .. }) => refused("too_many_sessions", message),
     }
 }
 
@@ -377,49 +409,51 @@ const RESTARTING: &str =
 const STOPPING: &str =
     "The gateway is draining before it stops and takes no new work. Please send this again when it is back.";
 
-impl From<Reason> for ApiError {
-    fn from(reason: Reason) -> Self {
-        Self(Box::new(Inner { reason, shape: None, headers: HeaderMap::new() }))
+impl From<ErrorCause> for ApiError {
+    fn from(cause: ErrorCause) -> Self {
+        Self(Box::new(ApiErrorInner { cause, shape: None, headers: HeaderMap::new() }))
     }
 }
 
 impl From<Error> for ApiError {
     fn from(error: Error) -> Self {
-        Reason::Gateway(error).into()
+        ErrorCause::Gateway(error).into()
     }
 }
 
 impl From<JobError> for ApiError {
     fn from(error: JobError) -> Self {
-        Reason::Job(error).into()
+        ErrorCause::Job(error).into()
     }
 }
 
-impl From<NotStarted> for ApiError {
-    fn from(error: NotStarted) -> Self {
+impl From<StartRunError> for ApiError {
+    fn from(error: StartRunError) -> Self {
         match error {
-            NotStarted::Error(error) => error.into(),
-            NotStarted::Full { cap } => Self::busy(format!("Too many concurrent runs (max {cap})"), 1),
-            NotStarted::Reused => Self::conflict(
+            StartRunError::Error(error) => error.into(),
+            StartRunError::Full { cap } => {
+                Self::rate_limited(format!("Too many concurrent runs (max {cap})"), 1)
+            }
+            StartRunError::KeyReused => Self::permanent_conflict(
                 "idempotency_key_reused",
                 "This Idempotency-Key was used for another request in the last 24 hours",
             ),
-            NotStarted::Nowhere => Self::not_found(error.to_string()).code("not_found"),
+            StartRunError::TargetNotFound => Self::not_found(error.to_string()).code("not_found"),
         }
     }
 }
 
-/// Without its body: the door adds it.
+/// Leaves the body empty for [`render`].
 impl IntoResponse for ApiError {
     fn into_response(mut self) -> Response {
-        let Stated { status, retry_after, is_final, .. } = self.stated(Shape::Page);
+        let ErrorDescription { status, retry_after, no_retry, .. } = self.describe(BodyShape::Page);
         let mut response = (status, std::mem::take(&mut self.0.headers)).into_response();
         let headers = response.headers_mut();
         let retry_after = retry_after.or((status == StatusCode::SERVICE_UNAVAILABLE).then_some(1));
         if let Some(seconds) = retry_after {
             headers.insert(header::RETRY_AFTER, HeaderValue::from(seconds));
         }
-        if is_final {
+        if no_retry {
             headers.insert(SHOULD_RETRY, HeaderValue::from_static("false"));
         }
         response.extensions_mut().insert(Arc::new(self));
@@ -427,71 +461,19 @@ impl IntoResponse for ApiError {
     }
 }
 
-/// Renders errors for clients of model servers.
-pub(crate) async fn for_programs(response: Response) -> Response {
-    rendered(response, Shape::OpenAi)
+pub(crate) async fn render_for_programs(response: Response) -> Response {
+    render(response, BodyShape::OpenAi)
 }
 
-/// Renders errors for the page, the terminal and the command line.
-pub(crate) async fn for_page(response: Response) -> Response {
-    rendered(response, Shape::Page)
+pub(crate) async fn render_for_page(response: Response) -> Response {
+    render(response, BodyShape::Page)
 }
 
-fn rendered(mut response: Response, door: Shape) -> Response {
+fn render(mut response: Response, audience: BodyShape) -> Response {
     let Some(error) = response.extensions_mut().remove::<Arc<ApiError>>() else { return response };
     let (parts, _) = response.into_parts();
-    (parts, Json(error.body(door))).into_response()
+    (parts, Json(error.body(audience))).into_response()
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_closed_gateway_says_why_and_when_to_retry() {
-        for (error, code, word) in [
-            (Error::Closed(Closed::Draining), "gateway_draining", "draining for maintenance"),
-            (
-                Error::Closed(Closed::Leaving { restart: true }),
-                "gateway_draining",
-                "draining before it restarts",
-            ),
-            (
-                Error::Closed(Closed::Leaving { restart: false }),
-                "gateway_draining",
-                "draining before it stops",
-            ),
-            (Error::Stopping, "gateway_draining", "draining before it stops"),
-            (Error::Closed(Closed::Full { running: 3, cap: 3 }), "too_many_sessions", "(3/3)"),
-        ] {
-            let refused = ApiError::from(error);
-            let body = refused.body(Shape::Page);
-            assert!(body["error"]["message"].as_str().is_some_and(|text| text.contains(word)), "{body}");
-            assert_eq!(body["error"]["code"], code);
-            let response = refused.into_response();
-            assert_eq!(
-                (response.status().as_u16(), &response.headers()[header::RETRY_AFTER]),
-                (503, &"1".parse().unwrap())
-            );
-        }
-    }
-
-    #[test]
-    fn each_door_has_its_own_shape() {
-        let error = || ApiError::invalid("too_long", "The text is too long").param("text");
-        let (program, page) = (error().body(Shape::OpenAi), error().body(Shape::Page));
-        let want = json!({ "error": {
-            "message": "The text is too long", "type": REQUEST, "param": "text", "code": "too_long",
-        } });
-        assert_eq!(program, want);
-        assert_eq!(page, json!({ "error": { "message": "The text is too long", "code": "too_long" } }));
-        assert_eq!(ApiError::not_found("no").body(Shape::Page)["error"]["code"], "not_found");
-        assert_eq!(ApiError::not_found("no").body(Shape::OpenAi)["error"]["code"], Value::Null);
-        let jobs = ApiError::from(JobError::NotFound);
-        assert_eq!(jobs.body(Shape::OpenAi), json!({ "error": "Job not found" }));
-        assert_eq!(jobs.body(Shape::Page)["error"]["message"], "there is no such job");
-        for door in [Shape::OpenAi, Shape::Page] {
-            assert_eq!(ApiError::detail(StatusCode::CONFLICT, "no").body(door), json!({ "detail": "no" }));
-        }
-    }
-}
+mod tests;

@@ -1,40 +1,28 @@
-//! The HTTP face of the gateway: the owner's chat page, its API, and the control socket.
+//! HTTP interfaces of the gateway: the chat page with its API, the API for programs, and the control socket.
 //!
-//! Owns nothing. Every request is answered from [`petasos_gateway::Handle`], so a crash here leaves nothing
-//! behind: what was answered with 202 is on disk, what was not is asked for again by the client under the
-//! same id.
+//! Stateless: every response is computed from [`petasos_gateway::Handle`]. A message or run that was answered with 202
+//! is on disk; a client repeats any other request under the same id.
 //!
-//! Two doors lead to the same API. [`public`] is for TCP: a browser comes in with a cookie, and is checked
-//! for the name it asked for and the page it came from; a program may show a token instead ([`Doors`]).
-//! [`control`] is for the owner's unix socket, where the file mode is the check; it also offers what only
-//! the owner may do.
+//! * [`public`] serves TCP. A browser authenticates with a cookie and is checked for `Host` and `Origin`; a program may
+//!   present a token ([`AccessCredentials`]).
+//! * [`control`] serves the owner's unix socket, which its file mode protects, and adds the routes that are restricted
+//!   to the owner.
 
 mod api;
 mod chat;
-mod connection;
-mod cookie;
-mod drain;
 mod error;
 mod extract;
-mod guard;
-mod headers;
 mod jobs;
-mod origin;
+mod lifecycle;
 mod owner;
 mod page;
-mod post;
-mod profile;
-mod read;
 mod router;
-mod serve;
-mod situation;
-mod status;
+mod security;
+mod server;
 mod stream;
-mod token;
-mod verbs;
 
 pub use api::{ApiKey, ApiOptions, Scope};
-pub use origin::Options;
 pub use router::{control, public};
-pub use serve::{bind_unix, serve_tcp, serve_unix};
-pub use token::Doors;
+pub use security::credentials::AccessCredentials;
+pub use security::origin::PublicOptions;
+pub use server::{bind_unix, serve_tcp, serve_unix};

@@ -1,4 +1,4 @@
-//! The chat page: files in the binary, and the way in by a one-time link.
+//! The chat page: files embedded in the binary, and sign-in by a one-time link.
 
 use axum::extract::State;
 use axum::http::{HeaderMap, HeaderName, Method, StatusCode, header};
@@ -6,17 +6,16 @@ use axum::response::{IntoResponse, Redirect, Response};
 use petasos_gateway::Handle;
 use serde::Deserialize;
 
-use crate::cookie::Wire;
 use crate::error::ApiError;
-use crate::extract::{Asked, Named};
-use crate::guard::{self, FETCH_SITE};
-use crate::origin;
+use crate::extract::{PathParameters, QueryParameters};
+use crate::security::cookie::NetworkScope;
+use crate::security::guard::{self, FETCH_SITE};
+use crate::security::origin;
 
 const INDEX: &str = include_str!("../page/index.html");
 const DOCS: &str = include_str!("../page/docs.html");
 const LOCKED: &str = include_str!("../page/locked.html");
 
-/// Everything under `/assets`, by name.
 const ASSETS: [(&str, &str); 12] = [
     ("app.css", include_str!("../page/app.css")),
     ("app.js", include_str!("../page/app.js")),
@@ -25,24 +24,25 @@ const ASSETS: [(&str, &str); 12] = [
     ("docs.css", include_str!("../page/docs.css")),
     ("docs.js", include_str!("../page/docs.js")),
     ("icon.svg", include_str!("../page/icon.svg")),
-    ("keep.js", include_str!("../page/keep.js")),
+    ("storage.js", include_str!("../page/storage.js")),
     ("locked.css", include_str!("../page/locked.css")),
     ("markdown.js", include_str!("../page/markdown.js")),
     ("sidebar.js", include_str!("../page/sidebar.js")),
     ("transcript.js", include_str!("../page/transcript.js")),
 ];
 
-/// Makes a browser ask again as our own page: a cookie with `SameSite=Strict` does not come along when
-/// a link on somebody else's page is followed.
-const AGAIN: &str =
+/// Makes the browser repeat the request from our own page: it sends no `SameSite=Strict` cookie when a link on another
+/// site is followed.
+const RELOAD_PAGE: &str =
     "<!doctype html><meta charset=utf-8><meta http-equiv=refresh content=\"0;url=/\"><title>Petasos</title>";
 
 const NOT_SIGNED_IN: &str = "This browser is not signed in yet.";
-const USED: &str = "This link has been used before, or it is too old. A link works once.";
-const NEEDS_HTTPS: &str = " From another machine the page needs HTTPS, or the browser drops its sign-in.";
+const LINK_USED: &str = "This link was already used or has expired. Each link works only once.";
+const NEEDS_HTTPS: &str =
+    " From another machine, open the page over HTTPS; otherwise the browser discards the sign-in.";
 
 #[derive(Debug, Deserialize)]
-pub(crate) struct Entry {
+pub(crate) struct IndexQuery {
     token: Option<String>,
 }
 
@@ -50,65 +50,74 @@ pub(crate) async fn index(
     State(handle): State<Handle>,
     method: Method,
     headers: HeaderMap,
-    Asked(entry): Asked<Entry>,
+    QueryParameters(query): QueryParameters<IndexQuery>,
 ) -> Result<Response, ApiError> {
-    let wire = origin::wire(guard::text(&headers, &header::HOST).unwrap_or_default());
-    match entry.token {
-        // Whoever only looks at the headers does not use up the link.
-        Some(token) if method != Method::HEAD => redeem(&handle, &headers, &token, wire).await,
-        Some(_) | None => page(&handle, &headers, wire).await,
+    let scope = origin::network_scope(guard::header_text(&headers, &header::HOST).unwrap_or_default());
+    match query.token {
+        // A HEAD request must not use up the link.
+        Some(token) if method != Method::HEAD => redeem(&handle, &headers, &token, scope).await,
+        Some(_) | None => index_or_sign_in(&handle, &headers, scope).await,
     }
 }
 
-/// What the API for programs is, for people.
+/// Shows the OpenAPI document.
 pub(crate) async fn docs() -> Response {
     (html(), DOCS).into_response()
 }
 
 pub(crate) async fn logout(State(handle): State<Handle>, headers: HeaderMap) -> Result<Response, ApiError> {
-    let wire = origin::wire(guard::text(&headers, &header::HOST).unwrap_or_default());
-    for value in guard::cookies(&headers) {
+    let scope = origin::network_scope(guard::header_text(&headers, &header::HOST).unwrap_or_default());
+    for value in guard::cookie_values(&headers) {
         handle.logout(&value).await?;
     }
-    Ok((StatusCode::NO_CONTENT, [(header::SET_COOKIE, guard::cookie_name(&headers).clear(wire))])
+    Ok((StatusCode::NO_CONTENT, [(header::SET_COOKIE, guard::cookie_name(&headers).clear(scope))])
         .into_response())
 }
 
-pub(crate) async fn asset(Named(name): Named<String>) -> Result<Response, ApiError> {
+pub(crate) async fn asset(PathParameters(name): PathParameters<String>) -> Result<Response, ApiError> {
     let found = ASSETS.iter().find(|(known, _)| *known == name);
     let Some((name, text)) = found else {
-        return Err(ApiError::not_found("there is no such file"));
+        return Err(ApiError::not_found("there is no file with this name"));
     };
-    // Asked for again each time: a new version of the gateway is a new version of the page.
+    // Revalidated on each load: a new version of the gateway brings a new page.
     Ok(([(header::CONTENT_TYPE, media_type(name)), (header::CACHE_CONTROL, "no-cache")], *text)
         .into_response())
 }
 
-async fn redeem(handle: &Handle, headers: &HeaderMap, token: &str, wire: Wire) -> Result<Response, ApiError> {
+async fn redeem(
+    handle: &Handle,
+    headers: &HeaderMap,
+    token: &str,
+    scope: NetworkScope,
+) -> Result<Response, ApiError> {
     if let Some(value) = handle.redeem(token).await? {
-        let set = [(header::SET_COOKIE, guard::cookie_name(headers).set(&value, wire))];
+        let set = [(header::SET_COOKIE, guard::cookie_name(headers).set(&value, scope))];
         return Ok((set, Redirect::to("/")).into_response());
     }
-    if guard::signed_in(handle, headers).await? {
+    if guard::is_signed_in(handle, headers).await? {
         return Ok(Redirect::to("/").into_response());
     }
-    Ok(locked(USED, wire))
+    Ok(sign_in_page(LINK_USED, scope))
 }
 
-async fn page(handle: &Handle, headers: &HeaderMap, wire: Wire) -> Result<Response, ApiError> {
-    if guard::signed_in(handle, headers).await? {
+async fn index_or_sign_in(
+    handle: &Handle,
+    headers: &HeaderMap,
+    scope: NetworkScope,
+) -> Result<Response, ApiError> {
+    if guard::is_signed_in(handle, headers).await? {
         return Ok((html(), INDEX).into_response());
     }
-    if guard::text(headers, &FETCH_SITE) == Some("cross-site") {
-        return Ok((html(), AGAIN).into_response());
+    if guard::header_text(headers, &FETCH_SITE) == Some("cross-site") {
+        return Ok((html(), RELOAD_PAGE).into_response());
     }
-    Ok(locked(NOT_SIGNED_IN, wire))
+    Ok(sign_in_page(NOT_SIGNED_IN, scope))
 }
 
-fn locked(reason: &str, wire: Wire) -> Response {
-    let more = match wire {
-        Wire::Loopback => "",
-        Wire::Network => NEEDS_HTTPS,
+fn sign_in_page(reason: &str, scope: NetworkScope) -> Response {
+    let more = match scope {
+        NetworkScope::Loopback => "",
+        NetworkScope::Network => NEEDS_HTTPS,
     };
     let text = LOCKED.replace("{reason}", &format!("{reason}{more}"));
     (StatusCode::UNAUTHORIZED, html(), text).into_response()
@@ -132,7 +141,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_file_the_page_names_is_in_the_binary() {
+    fn embeds_every_file_that_the_pages_load() {
         let sources = ASSETS.iter().map(|(_, text)| *text).chain([INDEX, LOCKED]);
         for source in sources {
             for after in source.split("/assets/").skip(1).chain(source.split("from './").skip(1)) {
@@ -144,10 +153,17 @@ mod tests {
     }
 
     #[test]
-    fn nothing_inline_is_in_the_pages_because_the_policy_forbids_it() {
-        for page in [INDEX, LOCKED] {
-            assert!(!page.contains("<style") && !page.contains(" style=") && !page.contains(" onclick="));
-            assert_eq!(page.matches("<script").count(), page.matches("<script type=\"module\" src=").count());
+    fn pages_contain_no_inline_code() {
+        for index_or_sign_in in [INDEX, LOCKED] {
+            assert!(
+                !index_or_sign_in.contains("<style")
+                    && !index_or_sign_in.contains(" style=")
+                    && !index_or_sign_in.contains(" onclick=")
+            );
+            assert_eq!(
+                index_or_sign_in.matches("<script").count(),
+                index_or_sign_in.matches("<script type=\"module\" src=").count()
+            );
         }
     }
 }

@@ -1,27 +1,28 @@
-//! Which path leads where, and through which checks.
+//! The routes of both listeners and the order of their middleware.
 
 use std::sync::Arc;
 
 use axum::extract::{DefaultBodyLimit, Request};
-use axum::http::{Method, StatusCode, header};
+use axum::http::{Method, header};
 use axum::middleware::{from_fn, from_fn_with_state, map_response};
 use axum::routing::{MethodRouter, delete, get, post};
 use axum::{Extension, Json, Router};
 use petasos_gateway::Handle;
 use tower::ServiceExt;
 
+use crate::chat::{read, write};
 use crate::error::ApiError;
-use crate::origin::Options;
-use crate::token::{self, Caller, Keys};
-use crate::{
-    api, chat, drain, error, guard, headers, jobs, owner, page, read, situation, status, stream, verbs,
-};
+use crate::lifecycle::{actions, drain, drain_status, status};
+use crate::security::credentials::{self, AcceptedCredentials, Caller};
+use crate::security::origin::PublicOptions;
+use crate::security::{guard, headers};
+use crate::{api, error, jobs, owner, page, stream};
 
 const BODY_LIMIT: usize = 1024 * 1024;
 const DRAIN_BODY_LIMIT: usize = 64 * 1024;
 
-/// For TCP: the page and its API, behind every check.
-pub fn public(handle: Handle, options: Options) -> Router {
+/// Router for TCP: the page, its API, and the API for programs.
+pub fn public(handle: Handle, options: PublicOptions) -> Router {
     let routes = routes()
         .route("/", get(page::index))
         .route("/assets/{name}", get(page::asset))
@@ -29,51 +30,58 @@ pub fn public(handle: Handle, options: Options) -> Router {
         .route("/openapi.json", get(async || Json(api::document())))
         .route("/api/logout", post(page::logout));
     let routes = if options.pageless { Router::new() } else { routes };
-    let page = closed(routes, handle.clone()).layer(from_fn_with_state(handle.clone(), guard::cookie));
-    let keys = Arc::new(Keys::cut(&options.doors));
-    let Some(programs) = options.api.clone() else { return dressed(fenced(page, keys, options)) };
-    let programs = api::router(handle, programs, options.clone());
-    let page = fenced(page, keys.clone(), options);
-    dressed(Router::new().fallback(async move |mut request: Request| {
-        let side = match is_for_programs(&keys, &request) {
-            true => {
-                api::without_profile(&mut request);
-                programs
-            }
-            false => page,
+    let page =
+        with_fallbacks(routes, handle.clone()).layer(from_fn_with_state(handle.clone(), guard::check_cookie));
+    let accepted = Arc::new(AcceptedCredentials::new(&options.credentials));
+    let Some(api_options) = options.api.clone() else {
+        return with_response_layers(with_request_guards(page, accepted, options));
+    };
+    let api = api::router(handle, api_options, options.clone());
+    let page = with_request_guards(page, accepted.clone(), options);
+    with_response_layers(Router::new().fallback(async move |mut request: Request| {
+        let router = if is_api_request(&accepted, &request) {
+            api::strip_profile(&mut request);
+            api
+        } else {
+            page
         };
-        // A router never fails: it answers.
-        match side.oneshot(request).await {
+        // The error type of a router is `Infallible`.
+        match router.oneshot(request).await {
             Ok(response) => response,
             Err(never) => match never {},
         }
     }))
 }
 
-/// Page and programs share a port, and some paths.
-fn is_for_programs(keys: &Keys, request: &Request) -> bool {
-    let (method, path, headers) = (request.method(), request.uri().path(), request.headers());
-    if api::is_for_programs(path) {
+/// Page and API share a port and some paths.
+fn is_api_request(accepted: &AcceptedCredentials, request: &Request) -> bool {
+    let method = request.method();
+    let path = request.uri().path();
+    let headers = request.headers();
+    if api::is_api_path(path) {
         return true;
     }
-    let no_browser = token::bearer(headers).is_some() || !headers.contains_key(header::COOKIE);
-    let shows_key = no_browser && !keys.knows(method, path, headers);
-    let asks_ahead =
+    let not_browser = credentials::bearer(headers).is_some() || !headers.contains_key(header::COOKIE);
+    let has_api_key = not_browser && !accepted.recognises(method, path, headers);
+    let is_preflight =
         headers.contains_key(header::ACCESS_CONTROL_REQUEST_METHOD) && *method == Method::OPTIONS;
-    api::is_shared(path) && (shows_key || asks_ahead)
+    api::is_shared_path(path) && (has_api_key || is_preflight)
 }
 
-fn dressed(routes: Router) -> Router {
-    routes.layer(from_fn(headers::survive)).layer(map_response(error::for_page)).layer(from_fn(headers::add))
+fn with_response_layers(routes: Router) -> Router {
+    routes
+        .layer(from_fn(headers::catch_panics))
+        .layer(map_response(error::render_for_page))
+        .layer(from_fn(headers::add_security_headers))
 }
 
-/// For the owner's unix socket: the same API and what only the owner may do.
+/// Router for the control socket: the page's API and the owner's routes.
 pub fn control(handle: Handle) -> Router {
     let routes = routes()
         .route("/api/outbox", get(owner::outbox))
         .route("/api/outbox/{id}", delete(owner::outbox_drop))
         .route("/api/outbox/{id}/retry", post(owner::outbox_retry))
-        .route("/api/post", post(crate::post::post))
+        .route("/api/post", post(owner::notify::send))
         .route("/api/schedule", get(jobs::list).post(jobs::add))
         .route("/api/schedule/{id}", delete(jobs::remove))
         .route("/api/schedule/{id}/pause", post(jobs::pause))
@@ -90,54 +98,53 @@ pub fn control(handle: Handle) -> Router {
         .route("/api/hurry", post(owner::hurry))
         .route("/api/restart", post(owner::restart))
         .route("/api/shutdown", post(owner::shutdown));
-    closed(routes, handle)
+    with_fallbacks(routes, handle)
         .layer(Extension(Caller::Owner))
-        .layer(from_fn(headers::survive))
-        .layer(map_response(error::for_page))
+        .layer(from_fn(headers::catch_panics))
+        .layer(map_response(error::render_for_page))
 }
 
 fn routes() -> Router<Handle> {
     Router::new()
         .route("/health", get(read::health))
-        .route("/api/status", get(status::status))
-        .route("/api/actions/{name}/status", get(verbs::action))
-        .route(token::DRAIN, drain_route())
-        .route("/api/gateway/drain/extend", post(situation::extend))
-        .route("/api/gateway/drain/skip", post(situation::skip))
-        .route("/api/gateway/restart", post(verbs::restart))
-        .route("/api/gateway/start", post(verbs::start))
-        .route("/api/gateway/stop", post(verbs::stop))
+        .route("/api/status", get(status::show))
+        .route("/api/actions/{name}/status", get(actions::action_status))
+        .route(credentials::DRAIN, drain_route())
+        .route("/api/gateway/drain/extend", post(drain_status::extend))
+        .route("/api/gateway/drain/skip", post(drain_status::skip))
+        .route("/api/gateway/restart", post(actions::restart))
+        .route("/api/gateway/start", post(actions::start))
+        .route("/api/gateway/stop", post(actions::stop))
         .route("/api/commands", get(read::commands))
         .route("/api/sessions", get(read::sessions))
         .route("/api/sessions/{id}/messages", get(read::messages))
-        .route("/api/chats/{platform}/{chat}/messages", post(chat::say))
-        .route("/api/chats/{platform}/{chat}/stop", post(chat::stop))
+        .route("/api/chats/{platform}/{chat}/messages", post(write::post_message))
+        .route("/api/chats/{platform}/{chat}/stop", post(write::stop_turn))
         .route("/api/chats/{platform}/{chat}/events", get(stream::page::events))
 }
 
 fn drain_route() -> MethodRouter<Handle> {
-    post(drain::ask).get(situation::show).layer(DefaultBodyLimit::max(DRAIN_BODY_LIMIT))
+    post(drain::request_drain).get(drain_status::show).layer(DefaultBodyLimit::max(DRAIN_BODY_LIMIT))
 }
 
-/// Everything that no route answers gets an answer of the usual shape.
-fn closed<S: Clone + Send + Sync + 'static>(routes: Router<S>, state: S) -> Router {
+/// Unknown paths and methods get an [`ApiError`].
+fn with_fallbacks<S: Clone + Send + Sync + 'static>(routes: Router<S>, state: S) -> Router {
     routes
         .fallback(async || ApiError::not_found("there is nothing at this path"))
         .method_not_allowed_fallback(async || {
-            ApiError::new(StatusCode::METHOD_NOT_ALLOWED, "this path has other methods")
+            ApiError::method_not_allowed("this path does not support this method")
         })
         .layer(DefaultBodyLimit::max(BODY_LIMIT))
         .with_state(state)
 }
 
-/// The checks that need no gateway, from the inside out.
-fn fenced(routes: Router, keys: Arc<Keys>, options: Options) -> Router {
+/// Checks that need no gateway; the last layer runs first.
+fn with_request_guards(routes: Router, accepted: Arc<AcceptedCredentials>, options: PublicOptions) -> Router {
     routes
-        .layer(from_fn(guard::origin))
-        .layer(from_fn_with_state(keys, token::admit))
-        .layer(from_fn_with_state(Arc::new(options), guard::host))
+        .layer(from_fn(guard::check_origin))
+        .layer(from_fn_with_state(accepted, credentials::authenticate))
+        .layer(from_fn_with_state(Arc::new(options), guard::check_host))
 }
 
 #[cfg(test)]
-#[path = "router_tests.rs"]
 mod tests;

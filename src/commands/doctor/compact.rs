@@ -1,43 +1,42 @@
-//! `petasos doctor --compact`: the database without free pages.
+//! `petasos doctor --compact`: rewrites the database without free pages.
 
 use std::process::ExitCode;
 
 use petasos_cli::commands::Context;
 use petasos_cli::failure::Failure;
 use petasos_cli::lock;
-use petasos_cli::print::say;
+use petasos_cli::print::outln;
 use petasos_store::Store;
 
-/// Kept free beside the copy.
-const MARGIN: u64 = 64 << 20;
+const RESERVED_BYTES: u64 = 64 << 20;
 
 pub(crate) fn compact(context: &Context) -> Result<ExitCode, Failure> {
-    let _lock = lock::take(&context.home)?;
+    let _lock = lock::acquire(&context.home)?;
     let path = context.home.database();
     let store = Store::open(&path)?;
     let before = store.database_size()?;
     let disk = rustix::fs::statvfs(context.home.path());
     let free = disk.map(|found| found.f_bavail.saturating_mul(found.f_frsize)).unwrap_or_default();
-    check_room(before.bytes, free)?;
+    check_space(before.bytes, free)?;
     store.compact()?;
-    store.fold()?;
+    store.checkpoint_truncate()?;
     let after = store.database_size()?;
-    if let Some(damage) = store.place().reader()?.quick_check()? {
+    if let Some(damage) = store.location().reader()?.quick_check()? {
         return Err(Failure::new(format!("the database is damaged: {damage}")).next("petasos doctor"));
     }
     store.close()?;
-    say!("the database took {} KB and takes {} KB", before.bytes >> 10, after.bytes >> 10);
+    outln!("Compacted: the database shrank from {} KB to {} KB", before.bytes >> 10, after.bytes >> 10);
     Ok(ExitCode::SUCCESS)
 }
 
-/// There must be room for the copy and for the log it goes through.
-fn check_room(database: u64, free: u64) -> Result<(), Failure> {
-    let needed = database * 2 + MARGIN;
+/// The copy and the write-ahead log that it goes through need space.
+fn check_space(database: u64, free: u64) -> Result<(), Failure> {
+    let needed = database * 2 + RESERVED_BYTES;
     if free >= needed {
         return Ok(());
     }
-    let lack = format!("not enough room: {} MB are needed, {} MB are free", needed >> 20, free >> 20);
-    Err(Failure::new(lack).next("make room; nothing was changed"))
+    let message = format!("not enough space: {} MB needed, {} MB free", needed >> 20, free >> 20);
+    Err(Failure::new(message).next("free some space; nothing was changed"))
 }
 
 #[cfg(test)]
@@ -45,9 +44,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn refuses_without_room_for_the_copy_and_the_log() {
-        assert!(check_room(100 << 20, 264 << 20).is_ok());
-        let lack = check_room(100 << 20, (264 << 20) - 1).expect_err("too little").to_string();
-        assert!(lack.contains("264 MB are needed, 263 MB are free"), "{lack}");
+    fn refuses_without_space_for_copy_and_log() {
+        assert!(check_space(100 << 20, 264 << 20).is_ok());
+        let message = check_space(100 << 20, (264 << 20) - 1).expect_err("too little").to_string();
+        assert!(message.contains("264 MB needed, 263 MB free"), "{message}");
     }
 }

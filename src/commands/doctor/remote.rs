@@ -1,4 +1,4 @@
-//! What depends on others: the model and the platforms. Asked only with `--online`.
+//! Checks of the model and the platforms. They contact the servers only with `--online`.
 
 use std::time::Duration;
 
@@ -6,12 +6,12 @@ use petasos_agent::{ModelConfig, Provider};
 use petasos_config::Settings;
 use petasos_config::keys::telegram;
 use petasos_core::Fault;
-use petasos_platforms::Adapter;
+use petasos_platforms::{Adapter, AdapterKind};
 use serde_json::Value;
 
 use super::Finding;
 
-const PATIENCE: Duration = Duration::from_secs(8);
+const REQUEST_TIMEOUT: Duration = Duration::from_secs(8);
 
 pub(super) async fn model(model: &ModelConfig, online: bool) -> Finding {
     let shown = format!("{} at {}", model.model, model.provider.as_str());
@@ -23,7 +23,7 @@ pub(super) async fn model(model: &ModelConfig, online: bool) -> Finding {
         return Finding::fail("model", format!("{shown} has no address"), "set model.base_url");
     };
     if !online {
-        return Finding::ok("model", format!("{shown} (--online asks whether it answers)"));
+        return Finding::ok("model", format!("{shown} (--online tests it)"));
     }
     match fetch(base).await {
         Ok(_) => Finding::ok("model", format!("{shown} answers")),
@@ -33,71 +33,80 @@ pub(super) async fn model(model: &ModelConfig, online: bool) -> Finding {
     }
 }
 
-pub(super) async fn telegram(settings: &Settings, online: bool) -> Finding {
+async fn telegram(settings: &Settings, online: bool) -> Finding {
     let Some(token) = settings.get(&telegram::TOKEN) else {
-        return Finding::ok("telegram", "not set up");
+        return Finding::ok("telegram", "not configured");
     };
     let token = token.expose();
     let shaped = token.split_once(':').is_some_and(|(id, secret)| {
         !id.is_empty() && id.bytes().all(|byte| byte.is_ascii_digit()) && !secret.is_empty()
     });
     if !shaped {
-        let advice = "it looks like 123456789:AA…; ask @BotFather for /token";
-        return Finding::fail("telegram", "the token has not the shape of one", advice);
+        let advice = "a token looks like 123456789:AA…; get it from @BotFather with /token";
+        return Finding::fail("telegram", "the token has the wrong format", advice);
     }
     if !online {
-        return Finding::ok("telegram", "there is a token (--online asks whether it works)");
+        return Finding::ok("telegram", "token set (--online tests it)");
     }
     let base = settings.get(&telegram::BASE_URL);
-    let asked = fetch(&format!("{base}{token}/getMe")).await;
-    match asked
+    let response = fetch(&format!("{base}{token}/getMe")).await;
+    match response
         .as_ref()
         .map(|(status, body)| (*status, body.pointer("/result/username").and_then(Value::as_str)))
     {
         Ok((200, Some(name))) => Finding::ok("telegram", format!("the token works; the bot is @{name}")),
         Ok((401 | 404, _)) => Finding::fail(
             "telegram",
-            "Telegram does not know this token",
-            "ask @BotFather for a new one with /token",
+            "Telegram does not accept this token",
+            "get a new one from @BotFather with /token",
         ),
         Ok((status, _)) => {
             Finding::warn("telegram", format!("Telegram answered {status}"), "try again later")
         }
         Err(reason) => {
-            Finding::fail("telegram", format!("not reachable: {reason}"), "check network and proxy")
+            Finding::fail("telegram", format!("not reachable: {reason}"), "check the network and the proxy")
         }
     }
 }
 
-/// Every other platform that is set up.
-pub(super) async fn platforms(adapters: &[Adapter], online: bool) -> Vec<Finding> {
-    let mut findings = Vec::new();
-    for adapter in adapters.iter().filter(|adapter| !matches!(adapter, Adapter::Telegram(_))) {
-        findings.push(platform(adapter, online).await);
+/// The platforms, each in the way that fits its credentials.
+pub(super) async fn platforms(settings: &Settings, adapters: &[Adapter], online: bool) -> Vec<Finding> {
+    let mut findings = vec![telegram(settings, online).await];
+    for adapter in adapters {
+        match adapter.kind() {
+            // Checked above, because a malformed token is reported even if it gives no adapter.
+            AdapterKind::Telegram => {}
+            AdapterKind::Discord | AdapterKind::Slack | AdapterKind::Webhook | AdapterKind::External(_) => {
+                findings.push(account(adapter, online).await);
+            }
+        }
     }
     findings
 }
 
-async fn platform(adapter: &Adapter, online: bool) -> Finding {
+/// Asks the server whose account the credentials of an adapter are.
+async fn account(adapter: &Adapter, online: bool) -> Finding {
     let name = adapter.platform().as_str();
     if !online {
-        return Finding::ok(name, "set up (--online asks whether it works)");
+        return Finding::ok(name, "configured (--online tests it)");
     }
-    match tokio::time::timeout(PATIENCE, adapter.check()).await {
-        Ok(Ok(who)) => Finding::ok(name, format!("the credentials work: {who}")),
-        Ok(Err(error)) if error.fault() == Fault::Fatal => {
-            Finding::fail(name, error.to_string(), "the gateway stays off there until this is done")
-        }
+    match tokio::time::timeout(REQUEST_TIMEOUT, adapter.check()).await {
+        Ok(Ok(account)) => Finding::ok(name, format!("the credentials work: {account}")),
+        Ok(Err(error)) if error.fault() == Fault::Fatal => Finding::fail(
+            name,
+            error.to_string(),
+            "the gateway stays disconnected from this platform until this is corrected",
+        ),
         Ok(Err(error)) => Finding::warn(name, error.to_string(), "try again later"),
-        Err(_elapsed) => Finding::warn(name, "no answer", "check network and proxy"),
+        Err(_elapsed) => Finding::warn(name, "no answer", "check the network and the proxy"),
     }
 }
 
-/// The address may hold a secret, so errors are told without it.
+/// The URL may contain a secret, so errors omit it.
 async fn fetch(url: &str) -> Result<(u16, Value), String> {
-    let told = |error: reqwest::Error| error.without_url().to_string();
-    let client = reqwest::Client::builder().timeout(PATIENCE).build().map_err(told)?;
-    let response = client.get(url).send().await.map_err(told)?;
+    let without_url = |error: reqwest::Error| error.without_url().to_string();
+    let client = reqwest::Client::builder().timeout(REQUEST_TIMEOUT).build().map_err(without_url)?;
+    let response = client.get(url).send().await.map_err(without_url)?;
     let status = response.status().as_u16();
     Ok((status, response.json().await.unwrap_or_default()))
 }

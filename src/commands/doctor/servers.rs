@@ -1,81 +1,81 @@
-//! Other people's tool servers: as the running gateway has them, or tried now.
+//! MCP servers: their state in the running gateway, or tried now.
 
 use std::time::Duration;
 
-use petasos_agent::mcp::{Server, Servers, State};
+use petasos_agent::mcp::{McpServerConfig, McpServerState, McpServers};
 use petasos_cli::client::Client;
 use petasos_config::Home;
 use serde::Deserialize;
 
 use super::Finding;
 
-/// A program may have to be fetched before it starts.
-const PATIENCE: Duration = Duration::from_secs(30);
+/// A server may have to be downloaded before it starts.
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(30);
 const CHECK: &str = "mcp";
 
 #[derive(Debug, Deserialize)]
-struct Status {
-    mcp: Vec<Standing>,
+struct StatusResponse {
+    mcp: Vec<ServerStatus>,
 }
 
 #[derive(Debug, Deserialize)]
-struct Standing {
+struct ServerStatus {
     name: String,
     state: String,
     tools: usize,
-    why: Option<String>,
+    #[serde(rename = "why")]
+    reason: Option<String>,
 }
 
-/// One line for each that is set up.
-pub(super) async fn servers(home: &Home, servers: &[Server], online: bool) -> Vec<Finding> {
+pub(super) async fn servers(home: &Home, servers: &[McpServerConfig], online: bool) -> Vec<Finding> {
     if servers.is_empty() {
         return vec![];
     }
-    if let Some(standing) = asked(home).await {
-        return servers.iter().map(|server| in_gateway(server, &standing)).collect();
+    if let Some(statuses) = statuses_from_gateway(home).await {
+        return servers.iter().map(|server| in_gateway(server, &statuses)).collect();
     }
     if !online {
-        let idle = |server: &Server| format!("{}: set up (--online tries it)", server.name);
+        let idle = |server: &McpServerConfig| format!("{}: configured (--online tests it)", server.name);
         return servers.iter().map(|server| Finding::ok(CHECK, idle(server))).collect();
     }
-    let tried = Servers::start(servers.to_vec());
-    tried.tried(PATIENCE).await;
-    tried.states().into_iter().map(|(name, state)| now(&name, state)).collect()
+    let attempts = McpServers::start(servers.to_vec());
+    attempts.wait_first_attempts(CONNECT_TIMEOUT).await;
+    attempts.states().into_iter().map(|(name, state)| attempt_finding(&name, state)).collect()
 }
 
-/// What the gateway says; `None`: none runs, or it does not answer, which has a line of its own.
-async fn asked(home: &Home) -> Option<Vec<Standing>> {
+/// The states in the running gateway; `None` if it does not answer.
+async fn statuses_from_gateway(home: &Home) -> Option<Vec<ServerStatus>> {
     let client = Client::connect(home).ok()??;
-    let status: Status = client.get("/api/status").await.ok()?;
+    let status: StatusResponse = client.get("/api/status").await.ok()?;
     Some(status.mcp)
 }
 
-fn in_gateway(server: &Server, standing: &[Standing]) -> Finding {
-    let Some(known) = standing.iter().find(|known| known.name == server.name) else {
-        let detail = format!("{}: the running gateway does not know it", server.name);
-        return Finding::warn(CHECK, detail, "petasos restart: servers are read at the start");
+fn in_gateway(server: &McpServerConfig, statuses: &[ServerStatus]) -> Finding {
+    let Some(status) = statuses.iter().find(|status| status.name == server.name) else {
+        let detail = format!("{}: not known to the running gateway", server.name);
+        return Finding::warn(CHECK, detail, "petasos restart loads new servers");
     };
-    match (&known.why, known.state.as_str()) {
-        (None, "up") => up(&known.name, known.tools),
-        (why, state) => away(&known.name, state, why.as_deref()),
+    match (&status.reason, status.state.as_str()) {
+        (None, "up") => available(&status.name, status.tools),
+        (reason, state) => unavailable(&status.name, state, reason.as_deref()),
     }
 }
 
-fn now(name: &str, state: State) -> Finding {
+fn attempt_finding(name: &str, state: McpServerState) -> Finding {
     match state {
-        State::Up(tools) => up(name, tools),
-        State::Connecting => away(name, "connecting", Some("no answer yet")),
-        State::Down(why) => away(name, "down", Some(&why)),
-        State::Parked(why) => away(name, "parked", Some(&why)),
+        McpServerState::Up(tools) => available(name, tools),
+        McpServerState::Connecting => unavailable(name, "connecting", Some("no answer yet")),
+        McpServerState::Down(reason) => unavailable(name, "down", Some(&reason)),
+        McpServerState::Parked(reason) => unavailable(name, "parked", Some(&reason)),
     }
 }
 
-fn up(name: &str, tools: usize) -> Finding {
+fn available(name: &str, tools: usize) -> Finding {
     Finding::ok(CHECK, format!("{name}: up, {}", petasos_cli::print::count(tools, "tool", "tools")))
 }
 
-fn away(name: &str, state: &str, why: Option<&str>) -> Finding {
-    let why = why.map(|why| format!(": {why}")).unwrap_or_default();
-    let advice = format!("its tools are missing; check mcp_servers.{name}, and run its command by hand");
-    Finding::warn(CHECK, format!("{name}: {state}{why}"), advice)
+fn unavailable(name: &str, state: &str, reason: Option<&str>) -> Finding {
+    let reason = reason.map(|reason| format!(": {reason}")).unwrap_or_default();
+    let advice = format!("its tools are unavailable; check mcp_servers.{name} and run its command by hand");
+    Finding::warn(CHECK, format!("{name}: {state}{reason}"), advice)
 }

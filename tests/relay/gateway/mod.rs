@@ -1,12 +1,12 @@
-//! The real program behind a connector: answered over the relay, through crashes, stops and refusals.
+//! A gateway behind a fake connector: answers over the relay, across crashes, stops and refusals.
 
 mod sleep;
 
 use std::os::unix::fs::PermissionsExt;
 use std::time::{Duration, Instant};
 
-use crate::support::{Bench, SOON, assert_took_at_most, eventually, failed, fine};
-use petasos_fakes::connector::{Reply, World, event};
+use crate::support::{ProgramFixture, SOON, assert_took_at_most, eventually, expect_failure, expect_success};
+use petasos_fakes::connector::{OutboundFault, State, event};
 use petasos_fakes::model::{Answer, Point};
 use petasos_fakes::{Connector, Gate};
 use serde_json::{Value, json};
@@ -14,208 +14,216 @@ use serde_json::{Value, json};
 const DISCORD: &str =
     "  relay_platforms: [discord]\n  relay_bot_ids: '{\"discord\": {\"botId\": \"app\"}}'\n";
 
-fn bench(more: &str) -> (Bench, Connector) {
+fn fixture(more: &str) -> (ProgramFixture, Connector) {
     let connector = Connector::start().expect("a fake");
     let gateway = format!("gateway:\n  relay_url: {}\n  relay_reconnect_base: 0.05\n{more}", connector.url());
-    (Bench::setup().with(&gateway).build(), connector)
+    (ProgramFixture::builder().with(&gateway).build(), connector)
 }
 
-fn say(connector: &Connector, chat: &str, text: &str) -> String {
+fn push_text(connector: &Connector, chat: &str, text: &str) -> String {
     connector.push(event("discord", chat, "dm", text, Some(&format!("m-{text}"))))
 }
 
 #[track_caller]
-fn until(connector: &Connector, what: &str, look: impl Fn(&World) -> bool) {
-    let seen = connector.wait_until(SOON, |world| look(world).then_some(()));
-    assert!(seen.is_some(), "never happened: {what}; {:?}", connector.read(|world| world.chats.clone()));
+fn until(connector: &Connector, description: &str, condition: impl Fn(&State) -> bool) {
+    let seen = connector.wait_until(SOON, |state| condition(state).then_some(()));
+    assert!(seen.is_some(), "never: {description}; {:?}", connector.read(|state| state.chats.clone()));
 }
 
-fn shows(world: &World, chat: &str, text: &str) -> bool {
-    world.chats.get(chat).is_some_and(|messages| messages.iter().any(|it| it.text == text))
+fn shows(state: &State, chat: &str, text: &str) -> bool {
+    state.chats.get(chat).is_some_and(|messages| messages.iter().any(|it| it.text == text))
 }
 
 #[test]
-fn what_waits_at_the_first_handshake_is_answered_and_acknowledged() {
-    let (mut bench, connector) = bench(DISCORD);
-    let waiting = say(&connector, "c1", "hello");
-    bench.launch();
-    until(&connector, "an answer", |world| shows(world, "c1", "echo: hello"));
-    connector.pass(event("discord", "c1", "dm", "live", Some("m-live")));
-    until(&connector, "an answer to what is live", |world| shows(world, "c1", "echo: live"));
-    assert_eq!(connector.read(|world| world.acks.clone()), [waiting]);
-    let hello = connector.read(|world| world.frames("hello")[0].clone());
+fn answers_and_acknowledges_queued_messages_at_handshake() {
+    let (mut fixture, connector) = fixture(DISCORD);
+    let waiting = push_text(&connector, "c1", "hello");
+    fixture.launch();
+    until(&connector, "an answer", |state| shows(state, "c1", "echo: hello"));
+    connector.push_live(event("discord", "c1", "dm", "live", Some("m-live")));
+    until(&connector, "an answer to what is live", |state| shows(state, "c1", "echo: live"));
+    assert_eq!(connector.read(|state| state.acks.clone()), [waiting]);
+    let hello = connector.read(|state| state.frames("hello")[0].clone());
     assert_eq!(hello, json!({"type": "hello", "platform": "discord", "botId": "app"}));
     let sent = connector
-        .read(|world| world.frames("outbound").into_iter().find(|it| it["action"]["op"] == "send").cloned());
+        .read(|state| state.frames("outbound").into_iter().find(|it| it["action"]["op"] == "send").cloned());
     let sent = sent.expect("sent");
     assert_eq!((&sent["platform"], &sent["botId"]), (&json!("discord"), &json!("app")));
     assert_eq!(sent["action"]["metadata"]["user_id"], "u1");
-    assert_eq!(connector.read(|world| world.rubbish), 0);
+    assert_eq!(connector.read(|state| state.malformed_lines), 0);
 }
 
 #[test]
-fn pausing_and_retrying_a_relayed_platform_asks_to_go_idle_first() {
-    let (mut bench, connector) = bench(DISCORD);
+fn pause_and_retry_request_idle_first() {
+    let (mut fixture, connector) = fixture(DISCORD);
     connector.grant_idle(Some(Duration::from_millis(100)));
-    bench.launch();
-    until(&connector, "a hello", |world| world.open() == 1);
-    bench.await_state("running");
-    let asked = |world: &World| world.frames("going_idle").len();
+    fixture.launch();
+    until(&connector, "a hello", |state| state.open() == 1);
+    fixture.wait_state("running");
+    let idle_requests = |state: &State| state.frames("going_idle").len();
     // The connections that closed, and those of them that waited for the grant.
-    let closed = |world: &World| (world.closed, world.closed_idle);
-    fine(&bench.run(&["links", "retry", "discord"]));
-    until(&connector, "a second hello", |world| world.frames("hello").len() == 2 && world.open() == 1);
-    assert_eq!((connector.read(asked), connector.read(closed)), (1, (1, 1)));
-    fine(&bench.run(&["links", "pause", "discord"]));
-    until(&connector, "closed", |world| world.open() == 0);
-    assert_eq!((connector.read(asked), connector.read(closed)), (2, (2, 2)));
-    // A connector that never answers does not keep the owner waiting.
+    let closed = |state: &State| (state.closed, state.closed_idle);
+    expect_success(&fixture.run(&["links", "retry", "discord"]));
+    until(&connector, "a second hello", |state| state.frames("hello").len() == 2 && state.open() == 1);
+    assert_eq!((connector.read(idle_requests), connector.read(closed)), (1, (1, 1)));
+    expect_success(&fixture.run(&["links", "pause", "discord"]));
+    until(&connector, "closed", |state| state.open() == 0);
+    assert_eq!((connector.read(idle_requests), connector.read(closed)), (2, (2, 2)));
+    // An unresponsive connector does not delay the command.
     connector.grant_idle(None);
-    fine(&bench.run(&["links", "retry", "discord"]));
-    until(&connector, "a third hello", |world| world.frames("hello").len() == 3 && world.open() == 1);
-    fine(&bench.run(&["links", "pause", "discord"]));
-    until(&connector, "going_idle", |world| asked(world) == 3);
+    expect_success(&fixture.run(&["links", "retry", "discord"]));
+    until(&connector, "a third hello", |state| state.frames("hello").len() == 3 && state.open() == 1);
+    expect_success(&fixture.run(&["links", "pause", "discord"]));
+    until(&connector, "going_idle", |state| idle_requests(state) == 3);
     let since = Instant::now();
-    until(&connector, "closed", |world| world.open() == 0);
+    until(&connector, "closed", |state| state.open() == 0);
     assert_took_at_most(Duration::from_secs(3), since);
     assert_eq!(connector.read(closed), (3, 2));
 }
 
 #[test]
-fn a_connector_that_fronts_what_it_likes_is_answered_too() {
-    let (mut bench, connector) = bench("");
-    bench.launch();
-    until(&connector, "a hello", |world| world.open() == 1);
-    let hello = connector.read(|world| world.frames("hello")[0].clone());
+fn accepts_platforms_that_were_not_configured() {
+    let (mut fixture, connector) = fixture("");
+    fixture.launch();
+    until(&connector, "a hello", |state| state.open() == 1);
+    let hello = connector.read(|state| state.frames("hello")[0].clone());
     assert_eq!((&hello["platform"], &hello["botId"]), (&json!("relay"), &json!("")));
     connector.push(event("signal", "s1", "dm", "hi", Some("m1")));
-    until(&connector, "an answer", |world| shows(world, "s1", "echo: hi"));
+    until(&connector, "an answer", |state| shows(state, "s1", "echo: hi"));
 }
 
 #[test]
-fn a_connector_speaks_for_nobody_at_this_machine() {
-    let (mut bench, connector) = bench("");
-    bench.launch();
+fn connector_cannot_impersonate_local_channels() {
+    let (mut fixture, connector) = fixture("");
+    fixture.launch();
     let forged = ["web", "terminal", "local", "cron", "subagent", "api_server", "webhook"];
     for platform in forged {
         connector.push(event(platform, "7", "dm", "do as I say", Some(&format!("m-{platform}"))));
     }
     connector.push(event("signal", "s1", "dm", "hi", Some("m1")));
-    until(&connector, "an answer", |world| shows(world, "s1", "echo: hi"));
-    until(&connector, "all are settled", |world| world.acks.len() == forged.len() + 1);
-    assert_eq!(bench.model.requests().len(), 1, "the others reach no turn");
-    let listed = fine(&bench.run(&["status", "--json"]));
+    until(&connector, "an answer", |state| shows(state, "s1", "echo: hi"));
+    until(&connector, "all are settled", |state| state.acks.len() == forged.len() + 1);
+    assert_eq!(fixture.model.requests().len(), 1, "a forged message started a turn");
+    let listed = expect_success(&fixture.run(&["status", "--json"]));
     let status: serde_json::Value = serde_json::from_str(&listed).expect("JSON");
     assert_eq!(status["unreadable"], forged.len(), "{listed}");
 }
 
 #[test]
-fn killed_in_the_middle_of_a_replay_it_loses_nothing_and_runs_nothing_twice() {
-    let (mut bench, connector) = bench(DISCORD);
+fn kill_during_replay_loses_and_repeats_nothing() {
+    let (mut fixture, connector) = fixture(DISCORD);
     let texts: Vec<String> = (0..20).map(|n| format!("message {n}")).collect();
-    // A third time would be the last: a conversation that is always interrupted is given up, with a notice.
+    // A third kill would end the turns: a turn that is interrupted three times is given up with a notice.
     for (round, some) in texts.chunks(10).enumerate() {
         for (at, text) in some.iter().enumerate() {
-            say(&connector, &format!("c{round}-{at}"), text);
+            push_text(&connector, &format!("c{round}-{at}"), text);
         }
-        bench.launch();
-        until(&connector, "the first acknowledgement of these", |world| world.acks.len() > round * 10);
-        bench.kill();
+        fixture.launch();
+        until(&connector, "the first acknowledgement of these", |state| state.acks.len() > round * 10);
+        fixture.kill();
     }
-    bench.launch();
-    until(&connector, "all answers", |world| {
+    fixture.launch();
+    until(&connector, "all answers", |state| {
         let shown = |text: &String| {
-            world.chats.values().flatten().any(|it| it.text.contains(&format!("echo: {text}")))
+            state.chats.values().flatten().any(|it| it.text.contains(&format!("echo: {text}")))
         };
-        world.backlog() == 0 && texts.iter().all(shown)
+        state.backlog() == 0 && texts.iter().all(shown)
     });
     let all: Vec<_> =
-        connector.read(|world| world.chats.values().flatten().map(|it| it.text.clone()).collect());
+        connector.read(|state| state.chats.values().flatten().map(|it| it.text.clone()).collect());
     for text in &texts {
         let plain = all.iter().filter(|it| **it == format!("echo: {text}")).count();
         assert!(plain <= 1, "{text}: {all:?}");
     }
 }
 
-/// Answered and killed before the acknowledgement; the deduplication rows are lost, and the connector delivers again.
+/// The gateway is killed after the answer and before the acknowledgement. The salvage loses the deduplication rows, and
+/// the connector delivers the message again.
 #[test]
-fn reports_a_redelivered_message_after_a_salvage_instead_of_answering_it() {
-    let (mut bench, connector) = bench(DISCORD);
+fn reports_redelivered_message_after_salvage() {
+    let (mut fixture, connector) = fixture(DISCORD);
     let sent = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).expect("after 1970");
     let mut hello = event("discord", "c1", "dm", "hello", Some("m-hello"));
     hello["sent_at_ms"] = u64::try_from(sent.as_millis()).expect("a time").into();
     connector.push(hello.clone());
-    bench.launch();
-    until(&connector, "an answer", |world| shows(world, "c1", "echo: hello"));
-    bench.settle();
-    bench.kill();
-    let raw = rusqlite::Connection::open(bench.database()).expect("a database");
+    fixture.launch();
+    until(&connector, "an answer", |state| shows(state, "c1", "echo: hello"));
+    fixture.wait_idle();
+    fixture.kill();
+    let raw = rusqlite::Connection::open(fixture.database()).expect("a database");
     raw.execute_batch("UPDATE turns SET state = '{'; DELETE FROM seen;").expect("damaged");
     raw.close().expect("closed");
-    let calls = bench.model.requests().len();
+    let calls = fixture.model.requests().len();
     connector.push(hello);
-    bench.launch();
-    until(&connector, "a notice", |world| {
-        world.chats.get("c1").is_some_and(|all| all.iter().any(|it| it.text.contains("• hello")))
+    fixture.launch();
+    until(&connector, "a notice", |state| {
+        state.chats.get("c1").is_some_and(|all| all.iter().any(|it| it.text.contains("• hello")))
     });
-    until(&connector, "the acknowledgement", |world| world.backlog() == 0);
-    bench.settle();
-    assert_eq!(bench.model.requests().len(), calls, "it did not run again");
+    until(&connector, "the acknowledgement", |state| state.backlog() == 0);
+    fixture.wait_idle();
+    assert_eq!(fixture.model.requests().len(), calls, "the turn ran again");
 }
 
 #[test]
-fn a_stop_asks_for_what_comes_to_be_kept_and_the_next_start_gets_it() {
-    let (mut bench, connector) = bench(DISCORD);
-    bench.launch();
-    until(&connector, "a hello", |world| world.open() == 1);
-    say(&connector, "c1", "one");
-    until(&connector, "an answer", |world| shows(world, "c1", "echo: one"));
-    let (code, _, took) = bench.terminate();
+fn stop_requests_queueing_and_next_start_answers() {
+    let (mut fixture, connector) = fixture(DISCORD);
+    fixture.launch();
+    until(&connector, "a hello", |state| state.open() == 1);
+    push_text(&connector, "c1", "one");
+    until(&connector, "an answer", |state| shows(state, "c1", "echo: one"));
+    let (code, _, took) = fixture.terminate();
     assert!(code.is_some() && took < Duration::from_secs(10), "{code:?} after {took:?}");
-    assert_eq!(connector.read(|world| world.frames("going_idle").len()), 1);
-    until(&connector, "its end", |world| world.open() == 0);
-    say(&connector, "c1", "two");
-    bench.launch();
-    until(&connector, "an answer to what came in between", |world| shows(world, "c1", "echo: two"));
+    assert_eq!(connector.read(|state| state.frames("going_idle").len()), 1);
+    until(&connector, "its end", |state| state.open() == 0);
+    push_text(&connector, "c1", "two");
+    fixture.launch();
+    until(&connector, "an answer to what came in between", |state| shows(state, "c1", "echo: two"));
 }
 
 #[test]
-fn a_connector_that_does_not_answer_does_not_keep_us() {
-    let (mut bench, connector) = bench(DISCORD);
+fn unresponsive_connector_does_not_delay_stop() {
+    let (mut fixture, connector) = fixture(DISCORD);
     connector.grant_idle(None);
-    bench.launch();
-    until(&connector, "a hello", |world| world.open() == 1);
-    let (_, _, took) = bench.terminate();
+    fixture.launch();
+    until(&connector, "a hello", |state| state.open() == 1);
+    let (_, _, took) = fixture.terminate();
     assert!(took < Duration::from_secs(8), "{took:?}");
-    until(&connector, "its end", |world| world.open() == 0);
+    until(&connector, "its end", |state| state.open() == 0);
 }
 
 #[test]
-fn a_gateway_that_is_not_wanted_any_more_says_so_and_dials_no_more() {
-    let (mut bench, connector) = bench(DISCORD);
-    bench.launch();
-    until(&connector, "a hello", |world| world.open() == 1);
+fn revoked_gateway_stops_dialling_and_reports_it() {
+    let (mut fixture, connector) = fixture(DISCORD);
+    fixture.launch();
+    until(&connector, "a hello", |state| state.open() == 1);
     connector.close(4401, "unauthorized");
-    until(&connector, "one more try", |world| world.frames("hello").len() == 2);
+    until(&connector, "one more try", |state| state.frames("hello").len() == 2);
     connector.close(4401, "unauthorized");
-    // It was the only platform: there is nothing left to do.
-    let gateway = bench.gateway.take().expect("running");
+    // It was the only platform, so the gateway exits.
+    let gateway = fixture.gateway.take().expect("running");
     let (code, said) = gateway.wait();
     assert!(code.is_some(), "{said}");
-    assert_eq!(connector.read(|world| world.connections()), 2);
-    let state = bench.state_file().expect("its last word");
+    assert_eq!(connector.read(|state| state.connections()), 2);
+    let state = fixture.state_file().expect("a state file");
     assert_eq!(state["platforms"]["discord"]["state"], "disabled", "{state}");
     assert_eq!(state["platforms"]["discord"]["error_code"], "relay_disabled", "{state}");
 }
 
 #[test]
-fn enrolling_keeps_the_secret_to_the_file() {
-    let (bench, connector) = bench("");
-    let out =
-        bench.run(&["enroll", "--token", "once", "--gateway-id", "gw-1", "--wake-url", "https://w.example"]);
-    let said = fine(&out);
+fn enroll_writes_secret_only_to_env_file() {
+    let (fixture, connector) = fixture("");
+    let out = fixture.run(&[
+        "enroll",
+        "--token",
+        "once",
+        "--gateway-id",
+        "gw-1",
+        "--wake-url",
+        "https://w.example",
+    ]);
+    let said = expect_success(&out);
     assert!(said.contains("gw-1") && said.contains("<hidden>") && !said.contains("issued-secret"), "{said}");
-    let path = bench.home.path().join(".env");
+    let path = fixture.home.path().join(".env");
     let kept = std::fs::read_to_string(&path).expect("written");
     assert!(
         kept.contains("GATEWAY_RELAY_SECRET=issued-secret") && kept.contains("GATEWAY_RELAY_ID=gw-1"),
@@ -226,127 +234,131 @@ fn enrolling_keeps_the_secret_to_the_file() {
         "{kept}"
     );
     assert_eq!(std::fs::metadata(&path).expect("there").permissions().mode() & 0o777, 0o600);
-    connector.answer("enroll", 403, json!({"error": "used"}));
-    let refused = bench.run(&["enroll", "--token", "once", "--gateway-id", "gw-2"]);
-    assert!(failed(&refused, 1).contains("403"));
-    assert_eq!(std::fs::read_to_string(&path).expect("there"), kept, "nothing was written");
+    connector.respond_next("enroll", 403, json!({"error": "used"}));
+    let refused = fixture.run(&["enroll", "--token", "once", "--gateway-id", "gw-2"]);
+    assert!(expect_failure(&refused, 1).contains("403"));
+    assert_eq!(std::fs::read_to_string(&path).expect("there"), kept, "the file was changed");
 }
 
 const STREAMING: &str = "streaming: {enabled: true, edit_interval: 0.1}\n";
 
-/// What was asked for in this chat, in order.
-fn asked(world: &World, chat: &str) -> Vec<String> {
-    let actions = world.frames("outbound").into_iter().map(|frame| &frame["action"]);
+fn operations(state: &State, chat: &str) -> Vec<String> {
+    let actions = state.frames("outbound").into_iter().map(|frame| &frame["action"]);
     actions
         .filter(|it| it["chat_id"] == chat)
         .map(|it| it["op"].as_str().unwrap_or_default().to_owned())
         .collect()
 }
 
-fn dead_chats(bench: &Bench) -> Vec<String> {
-    let all = bench.status()["dead_chats"].clone();
+fn dead_chats(fixture: &ProgramFixture) -> Vec<String> {
+    let all = fixture.status()["dead_chats"].clone();
     let chat = |it: &Value| it["chat_id"].as_str().unwrap_or_default().to_owned();
     all.as_array().into_iter().flatten().map(chat).collect()
 }
 
 #[test]
-fn what_a_connector_declines_is_tried_in_no_other_way() {
-    let (mut bench, connector) = bench(&format!("{DISCORD}{STREAMING}"));
+fn declined_send_is_not_retried_another_way() {
+    let (mut fixture, connector) = fixture(&format!("{DISCORD}{STREAMING}"));
     connector.describe("discord", |it| {
         it["supported_ops"] = json!(["send", "edit", "delete", "typing", "react"]);
     });
-    bench.launch();
-    // The whole answer is declined, or a piece of it while it grows.
+    fixture.launch();
+    // The connector declines the whole answer, or a part of it during streaming.
     for (chat, early, given_up) in [("c1", false, 1), ("c2", true, 2)] {
-        let (first, second) = (Gate::new(), Gate::new());
+        let first = Gate::new();
+        let second = Gate::new();
         let answer = Answer::text("one two three four").chunks(4).gate(Point::AfterDelta(2), &first);
-        bench.model.script(answer.gate(Point::AfterDelta(3), &second));
-        say(&connector, chat, &format!("count {chat}"));
-        until(&connector, "the beginning", |world| {
-            world.chats.get(chat).is_some_and(|all| all.iter().any(|it| it.text.contains("two")))
+        fixture.model.script(answer.gate(Point::AfterDelta(3), &second));
+        push_text(&connector, chat, &format!("count {chat}"));
+        until(&connector, "the preview", |state| {
+            state.chats.get(chat).is_some_and(|all| all.iter().any(|it| it.text.contains("two")))
         });
-        // Its first mark does not race with the refusal.
-        until(&connector, "a mark", |world| asked(world, chat).iter().any(|op| op == "react"));
+        // The first reaction must not race with the refusal.
+        until(&connector, "a reaction", |state| operations(state, chat).iter().any(|op| op == "react"));
         let edits = |asked: &[String]| asked.iter().filter(|op| *op == "edit").count();
-        let before = connector.read(|world| edits(&asked(world, chat)));
-        connector.trouble(Reply::Result(json!({"success": false, "code": "egress_declined"})));
+        let before = connector.read(|state| edits(&operations(state, chat)));
+        connector.fail_next(OutboundFault::Refuse(json!({"success": false, "code": "egress_declined"})));
         if !early {
             second.open();
         }
         first.open();
-        eventually("it is declined", || connector.troubled() == given_up);
+        eventually("it is declined", || connector.faults_applied() == given_up);
         if early {
-            // The connector's answer is known here before the turn ends.
-            eventually("the chat is dead", || dead_chats(&bench).contains(&chat.to_owned()));
+            // The gateway handles the refusal before the turn ends.
+            eventually("the chat is dead", || dead_chats(&fixture).contains(&chat.to_owned()));
         }
         second.open();
-        eventually("it is given up", || bench.status()["outbox"]["dead"] == given_up);
-        bench.settle();
-        let asked = connector.read(|world| asked(world, chat));
+        eventually("it is given up", || fixture.status()["outbox"]["dead"] == given_up);
+        fixture.wait_idle();
+        let asked = connector.read(|state| operations(state, chat));
         let count = |op: &str| asked.iter().filter(|it| *it == op).count();
         assert_eq!((count("send"), edits(&asked), count("delete")), (1, before + 1, 0), "{asked:?}");
-        // The marks of a whole answer are under way beside it; those of a later end are not asked for.
+        // The reactions of a whole answer run in parallel with it; after an early refusal there are none.
         if early {
             assert_eq!(asked.last().map(String::as_str), Some("edit"), "{asked:?}");
         }
     }
-    say(&connector, "c1", "again");
-    until(&connector, "whoever writes is answered", |world| shows(world, "c1", "echo: again"));
+    push_text(&connector, "c1", "again");
+    until(&connector, "a new message is answered", |state| shows(state, "c1", "echo: again"));
 }
 
 #[test]
-fn a_running_turn_is_stopped_over_the_relay_and_others_hear_of_it() {
-    let (mut bench, connector) = bench(DISCORD);
-    bench.launch();
-    let hang = |bench: &Bench| {
+fn interrupt_over_relay_stops_only_its_turn() {
+    let (mut fixture, connector) = fixture(DISCORD);
+    fixture.launch();
+    let hang = |fixture: &ProgramFixture| {
         let gate = Gate::new();
-        bench.model.script(Answer::text("never said").gate(Point::Before, &gate));
+        fixture.model.script(Answer::text("never said").gate(Point::Before, &gate));
         gate
     };
     let interrupt = |key: &str| {
-        connector
-            .say(&format!("{}\n", json!({"type": "interrupt_inbound", "session_key": key, "chat_id": "c1"})));
+        connector.send(&format!(
+            "{}\n",
+            json!({"type": "interrupt_inbound", "session_key": key, "chat_id": "c1"})
+        ));
     };
-    let running = |want: u64| eventually("that many turns", || bench_running(&bench) == Some(want));
-    // By the connector, whose word counts for this conversation and for none of ours.
-    let first = hang(&bench);
-    say(&connector, "c1", "think");
+    let running = |want: u64| eventually("that many turns", || running_turns(&fixture) == Some(want));
+    // By the connector, which can interrupt only its own sessions.
+    let first = hang(&fixture);
+    push_text(&connector, "c1", "think");
     running(1);
     interrupt("agent:main:discord:dm:other");
     interrupt("agent:main:terminal:dm:c1");
-    say(&connector, "c2", "hello");
-    until(&connector, "others go on", |world| shows(world, "c2", "echo: hello"));
-    assert_eq!(bench_running(&bench), Some(1), "it was another conversation's");
+    push_text(&connector, "c2", "hello");
+    until(&connector, "other sessions continue", |state| shows(state, "c2", "echo: hello"));
+    assert_eq!(running_turns(&fixture), Some(1), "interrupted by the key of another session");
     interrupt("agent:main:discord:dm:c1");
     running(0);
     drop(first);
-    assert!(connector.read(|world| world.frames("interrupt").is_empty()), "it knows already");
-    // By its owner.
-    let second = hang(&bench);
-    say(&connector, "c1", "think again");
+    assert!(
+        connector.read(|state| state.frames("interrupt").is_empty()),
+        "the connector was notified of its own interrupt"
+    );
+    let second = hang(&fixture);
+    push_text(&connector, "c1", "think again");
     running(1);
-    say(&connector, "c1", "/stop");
-    until(&connector, "it says so", |world| {
-        world.chats.get("c1").is_some_and(|all| all.iter().any(|it| it.text.contains("Stopped")))
+    push_text(&connector, "c1", "/stop");
+    until(&connector, "the stop is confirmed", |state| {
+        state.chats.get("c1").is_some_and(|all| all.iter().any(|it| it.text.contains("Stopped")))
     });
-    until(&connector, "the connector hears of it", |world| !world.frames("interrupt").is_empty());
+    until(&connector, "the connector is notified", |state| !state.frames("interrupt").is_empty());
     drop(second);
-    let told = connector.read(|world| world.frames("interrupt")[0].clone());
+    let told = connector.read(|state| state.frames("interrupt")[0].clone());
     let want = json!({"type": "interrupt", "session_key": "agent:main:discord:dm:c1", "reason": null});
     assert_eq!(told, want);
-    say(&connector, "c1", "and now?");
-    until(&connector, "the conversation goes on", |world| shows(world, "c1", "echo: and now?"));
+    push_text(&connector, "c1", "and now?");
+    until(&connector, "the session continues", |state| shows(state, "c1", "echo: and now?"));
 }
 
-fn bench_running(bench: &Bench) -> Option<u64> {
-    bench.status().pointer("/inbox/running").and_then(serde_json::Value::as_u64)
+fn running_turns(fixture: &ProgramFixture) -> Option<u64> {
+    fixture.status().pointer("/inbox/running").and_then(serde_json::Value::as_u64)
 }
 
 #[test]
-fn an_interaction_is_answered_through_what_the_connector_holds_of_it() {
-    let (mut bench, connector) = bench(DISCORD);
+fn interaction_is_answered_by_follow_up() {
+    let (mut fixture, connector) = fixture(DISCORD);
     let key = "agent:main:discord:group:c9:u1";
-    connector.hold(key, "discord.interaction_token", "c9");
+    connector.permit_follow_up(key, "discord.interaction_token", "c9");
     let body = json!({"id": "i1", "type": 2, "data": {"name": "ask", "options": [{"type": 3, "value": "why"}]},
                       "channel_id": "c9", "guild_id": "g1", "member": {"user": {"id": "u1"}}});
     let forward = petasos_relay::Forward {
@@ -355,29 +367,29 @@ fn an_interaction_is_answered_through_what_the_connector_holds_of_it() {
         ..petasos_relay::Forward::default()
     };
     let id = connector.push_forward(forward.value());
-    bench.launch();
-    until(&connector, "an answer", |world| !world.chats.get("c9").is_none_or(Vec::is_empty));
-    let told = connector.read(|world| {
-        let all = world.frames("outbound").into_iter().filter(|it| it["action"]["content"].is_string());
+    fixture.launch();
+    until(&connector, "an answer", |state| !state.chats.get("c9").is_none_or(Vec::is_empty));
+    let told = connector.read(|state| {
+        let all = state.frames("outbound").into_iter().filter(|it| it["action"]["content"].is_string());
         all.cloned().collect::<Vec<_>>()
     });
     assert_eq!((told.len(), &told[0]["action"]["op"]), (1, &json!("follow_up")), "{told:?}");
     assert_eq!(told[0]["action"]["session_key"], key);
     assert_eq!(told[0]["platform"], "discord");
-    assert!(connector.read(|world| world.acks.contains(&id)));
+    assert!(connector.read(|state| state.acks.contains(&id)));
 }
 
 #[test]
-fn bot_ids_that_make_no_sense_keep_nobody_from_starting() {
-    let (mut bench, connector) = bench("  relay_platforms: [discord, telegram]\n");
-    for rubbish in ["{nonsense", "[1, 2]", "7"] {
-        bench.launch_with(&[("GATEWAY_RELAY_BOT_IDS", rubbish)]);
-        until(&connector, "a handshake", |world| world.open() == 1 && world.frames("hello").len() >= 2);
-        let (_, said, _) = bench.terminate();
-        assert!(said.contains("relay_bot_ids"), "{rubbish}: {said}");
-        until(&connector, "its end", |world| world.open() == 0);
+fn invalid_bot_ids_do_not_prevent_start() {
+    let (mut fixture, connector) = fixture("  relay_platforms: [discord, telegram]\n");
+    for invalid in ["{nonsense", "[1, 2]", "7"] {
+        fixture.launch_with(&[("GATEWAY_RELAY_BOT_IDS", invalid)]);
+        until(&connector, "a handshake", |state| state.open() == 1 && state.frames("hello").len() >= 2);
+        let (_, said, _) = fixture.terminate();
+        assert!(said.contains("relay_bot_ids"), "{invalid}: {said}");
+        until(&connector, "its end", |state| state.open() == 0);
     }
-    let hellos = connector.read(|world| world.frames("hello").into_iter().cloned().collect::<Vec<_>>());
+    let hellos = connector.read(|state| state.frames("hello").into_iter().cloned().collect::<Vec<_>>());
     let want = ["discord", "telegram"].map(|it| json!({"type": "hello", "platform": it, "botId": ""}));
     assert_eq!(hellos, [want.clone(), want.clone(), want].concat());
 }

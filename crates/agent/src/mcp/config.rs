@@ -1,38 +1,42 @@
-//! Which servers there are, and how they are reached.
+//! Configuration of MCP servers.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
 
 use petasos_core::Secret;
 
-/// One server, as its owner wants it.
 #[derive(Debug, Clone)]
-pub struct Server {
+pub struct McpServerConfig {
     pub name: String,
-    pub way: Way,
-    /// Only these of its tools; empty: all.
+    pub transport: McpTransport,
+    /// Allowed tools; empty: all.
     pub include: Vec<String>,
-    /// None of these.
     pub exclude: Vec<String>,
-    /// Its calls may run beside others.
+    /// Its calls may run concurrently with others.
     pub parallel: bool,
     pub connect_within: Duration,
     pub call_within: Duration,
 }
 
 #[derive(Debug, Clone)]
-pub enum Way {
-    /// A program that we start, which speaks on its standard input and output.
-    Command { command: String, args: Vec<String>, env: BTreeMap<String, Secret> },
-    /// A server that is there.
-    Http { url: String, headers: BTreeMap<String, Secret> },
+pub enum McpTransport {
+    /// A program that we start and talk to over its standard input and output.
+    Command {
+        command: String,
+        args: Vec<String>,
+        env: BTreeMap<String, Secret>,
+    },
+    Http {
+        url: String,
+        headers: BTreeMap<String, Secret>,
+    },
 }
 
-impl Server {
-    pub fn new(name: &str, way: Way) -> Self {
+impl McpServerConfig {
+    pub fn new(name: &str, transport: McpTransport) -> Self {
         Self {
             name: name.to_owned(),
-            way,
+            transport,
             include: vec![],
             exclude: vec![],
             parallel: false,
@@ -41,17 +45,17 @@ impl Server {
         }
     }
 
-    /// What is said about a server, without what only its owner should read: addresses can hold keys.
-    pub(super) fn without_secrets(&self, text: &str) -> String {
-        let (url, secrets) = match &self.way {
-            Way::Command { env, .. } => (None, env),
-            Way::Http { url, headers } => (Some(url.as_str()), headers),
+    /// Masks the server's URL and secrets in a message.
+    pub(super) fn redact(&self, text: &str) -> String {
+        let (url, secrets) = match &self.transport {
+            McpTransport::Command { env, .. } => (None, env),
+            McpTransport::Http { url, headers } => (Some(url.as_str()), headers),
         };
         let hidden = url.into_iter().chain(secrets.values().map(Secret::expose));
         hidden.filter(|it| !it.is_empty()).fold(text.to_owned(), |text, it| text.replace(it, "[…]"))
     }
 
-    pub(super) fn wants(&self, tool: &str) -> bool {
+    pub(super) fn allows(&self, tool: &str) -> bool {
         let named = |list: &[String]| list.iter().any(|name| name == tool);
         (self.include.is_empty() || named(&self.include)) && !named(&self.exclude)
     }
@@ -62,11 +66,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_said_about_a_server_holds_none_of_its_secrets() {
+    fn redacts_url_and_secrets_of_a_server() {
         let url = "https://mcp.example/sse?api_key=s3cret".to_owned();
         let headers = [("Authorization".to_owned(), Secret::new("Bearer t0ken"))].into();
-        let server = Server::new("mail", Way::Http { url: url.clone(), headers });
-        let said = server.without_secrets(&format!("mail failed: connecting to ({url}) with Bearer t0ken"));
+        let server = McpServerConfig::new("mail", McpTransport::Http { url: url.clone(), headers });
+        let said = server.redact(&format!("mail failed: connecting to ({url}) with Bearer t0ken"));
         assert_eq!(said, "mail failed: connecting to ([…]) with […]");
     }
 }

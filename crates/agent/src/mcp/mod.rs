@@ -1,7 +1,7 @@
-//! Tools of other people's servers (Model Context Protocol), by the official SDK.
+//! Client of MCP servers (Model Context Protocol), based on the official SDK.
 //!
-//! Owns one task per server. What a server says was written by strangers and is marked so (`outcome.rs`). A server that is
-//! away keeps nobody waiting: its tools say so.
+//! Owns one task per server. Results are untrusted and marked so (`tools/output.rs`). An unavailable server
+//! does not block a turn: calls to its tools fail at once.
 
 mod config;
 mod policy;
@@ -13,30 +13,29 @@ use std::time::Duration;
 use futures_util::future::join_all;
 use serde_json::{Map, Value};
 
-pub use config::{Server, Way};
-pub use server::{NotDone, State};
+pub use config::{McpServerConfig, McpTransport};
+pub use server::{McpCallError, McpServerState};
 
-use crate::request::ToolSpec;
-use server::Link;
+use crate::model::request::ToolSpec;
+use server::ServerConnection;
 
-/// How names of their tools begin.
 pub(crate) const PREFIX: &str = "mcp__";
 
 #[derive(Debug, Clone, Default)]
-pub struct Servers(Arc<Vec<Link>>);
+pub struct McpServers(Arc<Vec<ServerConnection>>);
 
-impl Servers {
-    /// In a runtime: each gets a task.
-    pub fn start(servers: Vec<Server>) -> Self {
-        Self(Arc::new(servers.into_iter().map(Link::start).collect()))
+impl McpServers {
+    /// Starts one task per server; requires a runtime.
+    pub fn start(servers: Vec<McpServerConfig>) -> Self {
+        Self(Arc::new(servers.into_iter().map(ServerConnection::start).collect()))
     }
 
-    /// What they offer now. A turn asks once and keeps it.
+    /// The tools offered now. A turn calls this once and keeps the result.
     pub fn specs(&self) -> impl Iterator<Item = ToolSpec> {
-        self.0.iter().flat_map(Link::specs)
+        self.0.iter().flat_map(ServerConnection::specs)
     }
 
-    pub fn states(&self) -> Vec<(String, State)> {
+    pub fn states(&self) -> Vec<(String, McpServerState)> {
         self.0.iter().map(|link| (link.server.name.clone(), link.state())).collect()
     }
 
@@ -44,25 +43,27 @@ impl Servers {
         self.find(name).is_some()
     }
 
-    /// Its owner says that its calls may run beside others.
+    /// Whether its calls may run concurrently with others.
     pub fn parallel(&self, name: &str) -> bool {
         self.find(name).is_some_and(|link| link.server.parallel)
     }
 
-    /// Waits until all of them have been tried, for this long.
-    pub async fn tried(&self, within: Duration) {
-        // Whoever is late comes later.
-        let _late = tokio::time::timeout(within, join_all(self.0.iter().map(Link::tried))).await;
+    /// Waits until the first attempt to connect to each server has ended, up to this time.
+    pub async fn wait_first_attempts(&self, within: Duration) {
+        // Slow servers appear later.
+        let _late =
+            tokio::time::timeout(within, join_all(self.0.iter().map(ServerConnection::wait_first_attempts)))
+                .await;
     }
 
-    pub async fn call(&self, name: &str, arguments: Map<String, Value>) -> Result<Value, NotDone> {
+    pub async fn call(&self, name: &str, arguments: Map<String, Value>) -> Result<Value, McpCallError> {
         match self.find(name) {
             Some(link) => link.call(name, arguments).await,
-            None => Err(NotDone::Surely(format!("No server offers {name}."))),
+            None => Err(McpCallError::Failed(format!("No server offers {name}."))),
         }
     }
 
-    fn find(&self, name: &str) -> Option<&Link> {
+    fn find(&self, name: &str) -> Option<&ServerConnection> {
         self.0.iter().find(|link| link.has(name))
     }
 }

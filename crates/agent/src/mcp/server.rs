@@ -1,7 +1,7 @@
-//! One server: its connection, kept alive by a task of its own, and its tools.
+//! One MCP server: the task that keeps its connection, and its tools.
 //!
-//! The task owns the connection; dropping its handle ends both, and the program behind it. Others see a value that is
-//! always current. Nothing is on disk.
+//! The task owns the connection; dropping the handle ends both, and the program behind the connection.
+//! Readers see the current state through a watch channel. Nothing is stored on disk.
 
 use std::process::Stdio;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -19,80 +19,75 @@ use tokio::sync::watch;
 use tokio::task::JoinHandle;
 use tracing::{info, warn};
 
-use super::config::{Server, Way};
-use super::policy::{self, Breaker};
-use crate::request::ToolSpec;
+use super::config::{McpServerConfig, McpTransport};
+use super::policy::{self, CircuitBreaker};
+use crate::model::request::ToolSpec;
 
-/// Tools of one server.
-const TOOLS: usize = 200;
-/// Characters of a tool's name, ours included: some models take no more.
-const NAME: usize = 64;
-/// How often a quiet connection is asked whether it is there.
+const MAX_TOOLS: usize = 200;
+/// Maximum length of a tool's name, prefix included: some models accept no more.
+const MAX_NAME: usize = 64;
 const KEEPALIVE: Duration = Duration::from_secs(180);
-/// What programs may know of our environment.
-const PASSED: [&str; 10] =
+const PASSED_VARIABLES: [&str; 10] =
     ["PATH", "HOME", "USER", "LOGNAME", "SHELL", "LANG", "LC_ALL", "TERM", "TMPDIR", "TZ"];
 
-/// How a server is doing.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum State {
+pub enum McpServerState {
     Connecting,
-    /// With this many tools.
+    /// Connected, with this many tools.
     Up(usize),
-    /// Tried again soon.
+    /// Reconnecting soon.
     Down(String),
-    /// Tried again now and then.
+    /// Reconnecting at long intervals.
     Parked(String),
 }
 
-/// Why a call has no result.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum NotDone {
-    /// It was not carried out, or the server says that it failed.
-    Surely(String),
-    /// It may have been: nobody answered.
-    Perhaps(String),
+pub enum McpCallError {
+    /// The call had no effect, or the server reported a failure.
+    Failed(String),
+    /// The effect is unknown: there was no response.
+    Unknown(String),
 }
 
 #[derive(Debug, Clone)]
-struct Tool {
+struct McpTool {
     spec: ToolSpec,
-    /// As the server calls it.
+    /// The server's own name for the tool.
     name: String,
 }
 
 #[derive(Debug, Clone)]
-struct Now {
-    state: State,
-    tools: Arc<Vec<Tool>>,
+struct ServerSnapshot {
+    state: McpServerState,
+    tools: Arc<Vec<McpTool>>,
     peer: Option<Peer<RoleClient>>,
 }
 
 #[derive(Debug)]
-pub(super) struct Link {
-    pub(super) server: Server,
-    now: watch::Receiver<Now>,
-    breaker: Mutex<Breaker>,
+pub(super) struct ServerConnection {
+    pub(super) server: McpServerConfig,
+    now: watch::Receiver<ServerSnapshot>,
+    breaker: Mutex<CircuitBreaker>,
     task: JoinHandle<()>,
 }
 
-impl Drop for Link {
+impl Drop for ServerConnection {
     fn drop(&mut self) {
         self.task.abort();
     }
 }
 
-type Running = RunningService<RoleClient, ()>;
+type McpSession = RunningService<RoleClient, ()>;
 
-impl Link {
-    pub(super) fn start(server: Server) -> Self {
-        let first = Now { state: State::Connecting, tools: Arc::default(), peer: None };
-        let (show, now) = watch::channel(first);
-        let task = tokio::spawn(keep(server.clone(), show));
+impl ServerConnection {
+    pub(super) fn start(server: McpServerConfig) -> Self {
+        let initial = ServerSnapshot { state: McpServerState::Connecting, tools: Arc::default(), peer: None };
+        let (publish, now) = watch::channel(initial);
+        let task = tokio::spawn(maintain_connection(server.clone(), publish));
         Self { server, now, breaker: Mutex::default(), task }
     }
 
-    pub(super) fn state(&self) -> State {
+    pub(super) fn state(&self) -> McpServerState {
         self.now.borrow().state.clone()
     }
 
@@ -104,19 +99,19 @@ impl Link {
         self.now.borrow().tools.iter().any(|tool| tool.spec.name == name)
     }
 
-    /// Resolves when the first attempt to connect has ended, one way or the other.
-    pub(super) async fn tried(&self) {
+    /// Resolves after the first attempt to connect, successful or not.
+    pub(super) async fn wait_first_attempts(&self) {
         let mut now = self.now.clone();
-        // A task that is gone tries nothing any more.
-        let _ended = now.wait_for(|now| now.state != State::Connecting).await;
+        // If the task has ended, there is nothing to wait for.
+        let _ended = now.wait_for(|now| now.state != McpServerState::Connecting).await;
     }
 
-    /// Calls a tool by our name for it.
-    pub(super) async fn call(&self, name: &str, arguments: JsonObject) -> Result<Value, NotDone> {
+    /// Calls a tool by its prefixed name.
+    pub(super) async fn call(&self, name: &str, arguments: JsonObject) -> Result<Value, McpCallError> {
         let server = &self.server.name;
-        if let Some(left) = self.breaker().resting(Instant::now()) {
-            return Err(NotDone::Surely(format!(
-                "{server} failed several times in a row and is left alone for {} s.",
+        if let Some(left) = self.breaker().remaining(Instant::now()) {
+            return Err(McpCallError::Failed(format!(
+                "{server} failed several times in a row, so its calls are paused for {} s.",
                 left.as_secs() + 1
             )));
         }
@@ -126,80 +121,91 @@ impl Link {
             (now.peer.clone(), tool)
         };
         let (Some(peer), Some(tool)) = (peer, tool) else {
-            return Err(NotDone::Surely(format!("{server} is not connected at the moment.")));
+            return Err(McpCallError::Failed(format!("{server} is not connected at the moment.")));
         };
         let request = CallToolRequestParams::new(tool).with_arguments(arguments);
         let called = tokio::time::timeout(self.server.call_within, peer.call_tool(request)).await;
         match called {
             Ok(Ok(result)) => {
                 self.breaker().succeeded();
-                let value = shown(&result.content, result.structured_content);
-                // The tool's own refusal is an answer, not a failure of the server.
-                if result.is_error == Some(true) { Err(NotDone::Surely(told(&value))) } else { Ok(value) }
+                let value = render_content(&result.content, result.structured_content);
+                // A failure reported by the tool is a response, not a failure of the server.
+                if result.is_error == Some(true) {
+                    Err(McpCallError::Failed(error_text(&value)))
+                } else {
+                    Ok(value)
+                }
             }
-            // It answered, and said no.
             Ok(Err(ServiceError::McpError(error))) => {
                 self.breaker().failed(Instant::now());
-                Err(NotDone::Surely(self.server.without_secrets(&format!("{server} failed: {error}"))))
+                Err(McpCallError::Failed(self.server.redact(&format!("{server} failed: {error}"))))
             }
             Ok(Err(error)) => {
                 self.breaker().failed(Instant::now());
-                Err(NotDone::Perhaps(self.server.without_secrets(&format!("{server} failed: {error}"))))
+                Err(McpCallError::Unknown(self.server.redact(&format!("{server} failed: {error}"))))
             }
             Err(_elapsed) => {
                 self.breaker().failed(Instant::now());
                 let seconds = self.server.call_within.as_secs();
-                Err(NotDone::Perhaps(format!("{server} did not answer within {seconds} s.")))
+                Err(McpCallError::Unknown(format!("{server} did not answer within {seconds} s.")))
             }
         }
     }
 
-    /// Held for a moment; nothing under it can panic half-way.
-    fn breaker(&self) -> std::sync::MutexGuard<'_, Breaker> {
+    // No code panics while it holds the lock.
+    fn breaker(&self) -> std::sync::MutexGuard<'_, CircuitBreaker> {
         self.breaker.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-/// Connects, stays, and connects again.
-async fn keep(server: Server, show: watch::Sender<Now>) {
+async fn maintain_connection(server: McpServerConfig, publish: watch::Sender<ServerSnapshot>) {
     let mut failed = 0;
     loop {
         let connected = tokio::time::timeout(server.connect_within, connect(&server)).await;
-        let why = match connected.unwrap_or_else(|_elapsed| Err("it took too long to connect".into())) {
+        let reason = match connected.unwrap_or_else(|_elapsed| Err("it took too long to connect".into())) {
             Ok((running, tools)) => {
                 info!(server = server.name, tools = tools.len(), "MCP server connected");
                 let since = Instant::now();
-                let why = stay(&server, running, tools, &show).await;
-                // One that goes as soon as it has come has not come.
-                if since.elapsed() >= policy::STEADY {
+                let reason = serve_connection(&server, running, tools, &publish).await;
+                // A connection that breaks soon does not reset the delay.
+                if since.elapsed() >= policy::STABLE {
                     failed = 0;
                 }
-                why
+                reason
             }
-            Err(why) => why,
+            Err(reason) => reason,
         };
-        let why = server.without_secrets(&why);
+        let reason = server.redact(&reason);
         failed += 1;
-        let wait = policy::pause(failed);
-        warn!(server = server.name, why, wait_s = wait.as_secs(), "MCP server lost");
-        let state = if policy::is_parked(failed) { State::Parked(why) } else { State::Down(why) };
-        show.send_modify(|now| {
-            // Its tools stay known: a call says that it is away, and a turn keeps what it was offered.
+        let wait = policy::reconnect_delay(failed);
+        warn!(server = server.name, reason, wait_s = wait.as_secs(), "MCP server disconnected");
+        let state = if policy::is_parked(failed) {
+            McpServerState::Parked(reason)
+        } else {
+            McpServerState::Down(reason)
+        };
+        publish.send_modify(|now| {
+            // Keeps the tools: their calls report the outage, and running turns keep what they were offered.
             (now.state, now.peer) = (state, None);
         });
         tokio::time::sleep(wait).await;
     }
 }
 
-/// Until the connection ends; why it did.
-async fn stay(server: &Server, running: Running, tools: Vec<Tool>, show: &watch::Sender<Now>) -> String {
+/// Serves until the connection ends; returns the reason.
+async fn serve_connection(
+    server: &McpServerConfig,
+    running: McpSession,
+    tools: Vec<McpTool>,
+    publish: &watch::Sender<ServerSnapshot>,
+) -> String {
     let peer = running.peer().clone();
-    let up = |tools: Vec<Tool>| Now {
-        state: State::Up(tools.len()),
+    let up = |tools: Vec<McpTool>| ServerSnapshot {
+        state: McpServerState::Up(tools.len()),
         tools: Arc::new(tools),
         peer: Some(peer.clone()),
     };
-    show.send_replace(up(tools));
+    publish.send_replace(up(tools));
     let ended = running.waiting();
     tokio::pin!(ended);
     loop {
@@ -207,29 +213,31 @@ async fn stay(server: &Server, running: Running, tools: Vec<Tool>, show: &watch:
             ended = &mut ended => return format!("the connection ended ({ended:?})"),
             () = tokio::time::sleep(KEEPALIVE) => {}
         }
-        // A sign of life, and what has changed; a turn that runs keeps what it was offered.
+        // Health check, and update of the tools; a running turn keeps what it was offered.
         match tokio::time::timeout(server.connect_within, list(server, &peer)).await {
-            Ok(Ok(tools)) => drop(show.send_replace(up(tools))),
-            Ok(Err(why)) => return why,
+            Ok(Ok(tools)) => drop(publish.send_replace(up(tools))),
+            Ok(Err(reason)) => return reason,
             Err(_elapsed) => return "it does not answer any more".into(),
         }
     }
 }
 
-async fn connect(server: &Server) -> Result<(Running, Vec<Tool>), String> {
-    let running: Running = match &server.way {
-        Way::Command { command, args, env } => {
+async fn connect(server: &McpServerConfig) -> Result<(McpSession, Vec<McpTool>), String> {
+    let running: McpSession = match &server.transport {
+        McpTransport::Command { command, args, env } => {
             let mut program = tokio::process::Command::new(command);
             program.args(args).env_clear().kill_on_drop(true);
-            program.envs(PASSED.iter().filter_map(|name| std::env::var_os(name).map(|value| (*name, value))));
+            program.envs(
+                PASSED_VARIABLES.iter().filter_map(|name| std::env::var_os(name).map(|value| (*name, value))),
+            );
             program.envs(env.iter().map(|(name, value)| (name, value.expose())));
-            // What it says there is for whoever writes it, and may quote secrets.
+            // Discarded: it may contain secrets.
             let spawned = TokioChildProcess::builder(program).stderr(Stdio::null()).spawn();
             let (transport, _no_errors) =
                 spawned.map_err(|error| format!("{command} cannot be started: {error}"))?;
             ().serve(transport).await.map_err(|error| error.to_string())?
         }
-        Way::Http { url, headers } => {
+        McpTransport::Http { url, headers } => {
             let mut config = StreamableHttpClientTransportConfig::with_uri(url.as_str());
             for (name, value) in headers {
                 let name = name
@@ -251,33 +259,33 @@ async fn connect(server: &Server) -> Result<(Running, Vec<Tool>), String> {
     Ok((running, tools))
 }
 
-async fn list(server: &Server, peer: &Peer<RoleClient>) -> Result<Vec<Tool>, String> {
+async fn list(server: &McpServerConfig, peer: &Peer<RoleClient>) -> Result<Vec<McpTool>, String> {
     let found = peer.list_all_tools().await.map_err(|error| error.to_string())?;
-    let mut tools: Vec<Tool> = Vec::new();
-    for tool in found.into_iter().filter(|tool| server.wants(&tool.name)).take(TOOLS) {
-        let name = named(&server.name, &tool.name);
+    let mut tools: Vec<McpTool> = Vec::new();
+    for tool in found.into_iter().filter(|tool| server.allows(&tool.name)).take(MAX_TOOLS) {
+        let name = tool_name(&server.name, &tool.name);
         if tools.iter().any(|known| known.spec.name == name) {
-            warn!(server = server.name, tool = name, "two tools have one name; the second is left out");
+            warn!(server = server.name, tool = name, "duplicate tool name, second tool ignored");
             continue;
         }
         let description = tool.description.as_deref().unwrap_or_default().chars().take(2000).collect();
         let parameters = Value::Object(tool.input_schema.as_ref().clone());
-        tools.push(Tool { spec: ToolSpec { name, description, parameters }, name: tool.name.to_string() });
+        tools.push(McpTool { spec: ToolSpec { name, description, parameters }, name: tool.name.to_string() });
     }
     Ok(tools)
 }
 
-/// `mcp__<server>__<tool>`, in letters that every model takes.
-pub(super) fn named(server: &str, tool: &str) -> String {
+/// `mcp__<server>__<tool>` in characters that every model accepts.
+pub(super) fn tool_name(server: &str, tool: &str) -> String {
     let safe = |text: &str| -> String {
         text.chars()
             .map(|c| if c.is_ascii_alphanumeric() || c == '_' || c == '-' { c } else { '_' })
             .collect()
     };
-    format!("mcp__{}__{}", safe(server), safe(tool)).chars().take(NAME).collect()
+    format!("mcp__{}__{}", safe(server), safe(tool)).chars().take(MAX_NAME).collect()
 }
 
-fn shown(content: &[ContentBlock], structured: Option<Value>) -> Value {
+fn render_content(content: &[ContentBlock], structured: Option<Value>) -> Value {
     let parts: Vec<String> = content
         .iter()
         .map(|part| match part {
@@ -294,7 +302,7 @@ fn shown(content: &[ContentBlock], structured: Option<Value>) -> Value {
     value
 }
 
-fn told(value: &Value) -> String {
+fn error_text(value: &Value) -> String {
     value["result"]
         .as_str()
         .filter(|text| !text.is_empty())
@@ -307,8 +315,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_are_taken_by_every_model() {
-        assert_eq!(named("git hub", "list/issues.v2"), "mcp__git_hub__list_issues_v2");
-        assert_eq!(named("s", &"t".repeat(90)).len(), NAME);
+    fn tool_names_fit_every_model() {
+        assert_eq!(tool_name("git hub", "list/issues.v2"), "mcp__git_hub__list_issues_v2");
+        assert_eq!(tool_name("s", &"t".repeat(90)).len(), MAX_NAME);
     }
 }

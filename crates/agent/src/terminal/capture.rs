@@ -1,5 +1,5 @@
-//! The output of a command while it comes in: its beginning and its end are kept, however much there is, and
-//! everything up to a bound is on disk once it is more than that.
+//! Captures the output of a command: its beginning and end in memory, and the whole of longer output on disk
+//! up to a limit.
 
 use std::collections::VecDeque;
 use std::path::{Path, PathBuf};
@@ -8,75 +8,73 @@ use tokio::io::AsyncWriteExt as _;
 
 use super::text;
 
-/// Bytes of one command's output that are kept on disk.
-const ON_DISK: u64 = 16 << 20;
-/// What a notice about omitted bytes takes, with two numbers as long as they get.
+/// Bytes of one command's output on disk.
+const MAX_SPOOL: u64 = 16 << 20;
 const NOTICE: usize = 100;
-/// Outputs that are kept on disk; older ones go.
-const KEPT: usize = 32;
+/// Output files kept; older ones are removed.
+const MAX_FILES: usize = 32;
 
 #[derive(Debug)]
-pub(super) struct Capture {
+pub(super) struct OutputCapture {
     head: Vec<u8>,
     tail: VecDeque<u8>,
-    head_most: usize,
-    tail_most: usize,
+    head_limit: usize,
+    tail_limit: usize,
     total: u64,
     spool: Spool,
 }
 
 #[derive(Debug)]
 enum Spool {
-    /// All of it is in memory.
     Unneeded(PathBuf),
     Open {
         path: PathBuf,
         file: tokio::fs::File,
         written: u64,
     },
-    /// The disk refused; the result says less, the command goes on.
+    /// Writing failed; the command continues, and its result is only what memory holds.
     Failed,
 }
 
-impl Capture {
-    /// `most`: bytes that are kept in memory. `spool`: where more goes.
+impl OutputCapture {
+    /// `most`: bytes kept in memory. `spool`: file for longer output.
     pub(super) fn new(most: usize, spool: PathBuf) -> Self {
-        let head_most = most * 2 / 5;
+        let head_limit = most * 2 / 5;
         Self {
             head: Vec::new(),
             tail: VecDeque::new(),
-            head_most,
-            tail_most: most - head_most,
+            head_limit,
+            tail_limit: most - head_limit,
             total: 0,
             spool: Spool::Unneeded(spool),
         }
     }
 
-    pub(super) async fn take(&mut self, bytes: &[u8]) {
-        let overflows = self.head.len() + self.tail.len() + bytes.len() > self.head_most + self.tail_most;
+    pub(super) async fn push(&mut self, bytes: &[u8]) {
+        let overflows = self.head.len() + self.tail.len() + bytes.len() > self.head_limit + self.tail_limit;
         if overflows && let Spool::Unneeded(path) = &self.spool {
-            self.spool = match begin(path, &self.head, &self.tail).await {
+            self.spool = match open_spool(path, &self.head, &self.tail).await {
                 Ok(file) => Spool::Open { path: path.clone(), file, written: self.total },
                 Err(error) => {
-                    tracing::warn!(%error, "the output of a command cannot be kept on disk");
+                    tracing::warn!(%error, "cannot spool command output");
                     Spool::Failed
                 }
             };
         }
         self.total += bytes.len() as u64;
-        let room = self.head_most - self.head.len();
+        let room = self.head_limit - self.head.len();
         let (first, rest) = bytes.split_at(room.min(bytes.len()));
         self.head.extend_from_slice(first);
-        let rest = &rest[rest.len().saturating_sub(self.tail_most)..];
-        let excess = (self.tail.len() + rest.len()).saturating_sub(self.tail_most);
+        let rest = &rest[rest.len().saturating_sub(self.tail_limit)..];
+        let excess = (self.tail.len() + rest.len()).saturating_sub(self.tail_limit);
         self.tail.drain(..excess);
         self.tail.extend(rest);
-        self.spool_on(bytes).await;
+        self.append_to_spool(bytes).await;
     }
 
-    async fn spool_on(&mut self, bytes: &[u8]) {
+    async fn append_to_spool(&mut self, bytes: &[u8]) {
         let Spool::Open { file, written, .. } = &mut self.spool else { return };
-        let room = usize::try_from(ON_DISK - *written).unwrap_or(usize::MAX);
+        let room = usize::try_from(MAX_SPOOL - *written).unwrap_or(usize::MAX);
         let bytes = &bytes[..bytes.len().min(room)];
         if bytes.is_empty() {
             return;
@@ -84,35 +82,36 @@ impl Capture {
         match file.write_all(bytes).await {
             Ok(()) => *written += bytes.len() as u64,
             Err(error) => {
-                tracing::warn!(%error, "the output of a command cannot be kept on disk");
+                tracing::warn!(%error, "cannot spool command output");
                 self.spool = Spool::Failed;
             }
         }
     }
 
-    /// What the model gets: all of it, or its beginning, a notice, and its end.
+    /// The whole output, or its beginning and end around a truncation notice.
     pub(super) async fn finish(mut self) -> String {
         if let Spool::Open { file, .. } = &mut self.spool
             && let Err(error) = file.flush().await
         {
-            tracing::warn!(%error, "the output of a command cannot be kept on disk");
+            tracing::warn!(%error, "cannot spool command output");
         }
-        let (head, tail) = (self.head, Vec::from(self.tail));
+        let head = self.head;
+        let tail = Vec::from(self.tail);
         let kept = (head.len() + tail.len()) as u64;
         if kept == self.total {
             return text::readable(&[head, tail].concat());
         }
-        let place = match &self.spool {
+        let location = match &self.spool {
             Spool::Open { path, written, .. } if *written == self.total => {
-                format!(" All of it: {}", path.display())
+                format!(" Full output: {}", path.display())
             }
-            Spool::Open { path, written, .. } => format!(" Its first {written} bytes: {}", path.display()),
+            Spool::Open { path, written, .. } => format!(" First {written} bytes: {}", path.display()),
             Spool::Unneeded(_) | Spool::Failed => String::new(),
         };
-        // The notice has its place among what the model gets.
-        let tail = &tail[(NOTICE + place.len()).min(tail.len())..];
+        // The notice counts towards the limit.
+        let tail = &tail[(NOTICE + location.len()).min(tail.len())..];
         format!(
-            "{}\n\n... [OUTPUT TRUNCATED - {} bytes omitted out of {} total.{place}] ...\n\n{}",
+            "{}\n\n... [OUTPUT TRUNCATED - {} bytes omitted out of {} total.{location}] ...\n\n{}",
             text::readable(&head),
             self.total - (head.len() + tail.len()) as u64,
             self.total,
@@ -121,10 +120,10 @@ impl Capture {
     }
 }
 
-async fn begin(path: &Path, head: &[u8], tail: &VecDeque<u8>) -> std::io::Result<tokio::fs::File> {
+async fn open_spool(path: &Path, head: &[u8], tail: &VecDeque<u8>) -> std::io::Result<tokio::fs::File> {
     if let Some(directory) = path.parent().map(Path::to_owned) {
-        // A thread that panics while it tidies up has not tidied up.
-        let _ = tokio::task::spawn_blocking(move || make_room(&directory)).await;
+        // Pruning is best effort, even if it panics.
+        let _ = tokio::task::spawn_blocking(move || prune(&directory)).await;
     }
     let mut file = super::private_file().open(path).await?;
     file.write_all(head).await?;
@@ -134,8 +133,7 @@ async fn begin(path: &Path, head: &[u8], tail: &VecDeque<u8>) -> std::io::Result
     Ok(file)
 }
 
-/// Forgets the oldest outputs.
-fn make_room(directory: &Path) {
+fn prune(directory: &Path) {
     let Ok(entries) = std::fs::read_dir(directory) else { return };
     let mut spools: Vec<_> = entries
         .flatten()
@@ -143,10 +141,10 @@ fn make_room(directory: &Path) {
         .filter_map(|entry| Some((entry.metadata().ok()?.modified().ok()?, entry.path())))
         .collect();
     spools.sort();
-    let old = spools.len().saturating_sub(KEPT - 1);
+    let old = spools.len().saturating_sub(MAX_FILES - 1);
     for (_, path) in &spools[..old] {
         if let Err(error) = std::fs::remove_file(path) {
-            tracing::warn!(%error, "an old output of a command cannot be removed");
+            tracing::warn!(%error, "cannot remove old command output");
         }
     }
 }
@@ -157,22 +155,22 @@ mod tests {
 
     async fn captured(most: usize, pieces: &[&[u8]]) -> (String, tempfile::TempDir) {
         let home = tempfile::TempDir::new().unwrap();
-        let mut capture = Capture::new(most, home.path().join("cmd_1.log"));
+        let mut capture = OutputCapture::new(most, home.path().join("cmd_1.log"));
         for piece in pieces {
-            capture.take(piece).await;
+            capture.push(piece).await;
         }
         (capture.finish().await, home)
     }
 
     #[tokio::test]
-    async fn what_fits_is_given_whole_and_touches_no_disk() {
+    async fn small_output_stays_in_memory() {
         let (shown, home) = captured(10, &[b"12345", b"67890"]).await;
         assert_eq!(shown, "1234567890");
         assert_eq!(std::fs::read_dir(home.path()).unwrap().count(), 0);
     }
 
     #[tokio::test]
-    async fn of_more_the_beginning_and_the_end_are_shown_and_all_is_on_disk() {
+    async fn long_output_shows_both_ends_and_is_spooled() {
         let all: String = (0..400).map(|number| format!("{number:04}\n")).collect();
         let pieces: Vec<_> = all.as_bytes().chunks(7).collect();
         let (shown, home) = captured(1_000, &pieces).await;
@@ -185,22 +183,22 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_flood_is_bounded_in_memory_and_on_disk() {
+    async fn bounds_flood_in_memory_and_on_disk() {
         let piece = vec![b'x'; 1 << 20];
         let pieces: Vec<&[u8]> = (0..40).map(|_| piece.as_slice()).collect();
         let (shown, home) = captured(50_000, &pieces).await;
         assert!(shown.len() <= 50_000, "{}", shown.len());
-        assert_eq!(std::fs::metadata(home.path().join("cmd_1.log")).unwrap().len(), ON_DISK);
+        assert_eq!(std::fs::metadata(home.path().join("cmd_1.log")).unwrap().len(), MAX_SPOOL);
     }
 
     #[test]
-    fn only_the_newest_outputs_are_kept() {
+    fn keeps_only_newest_outputs() {
         let home = tempfile::TempDir::new().unwrap();
-        for number in 0..KEPT + 5 {
+        for number in 0..MAX_FILES + 5 {
             std::fs::write(home.path().join(format!("cmd_{number}.log")), "x").unwrap();
         }
         std::fs::write(home.path().join("proc_1.log"), "x").unwrap();
-        make_room(home.path());
-        assert_eq!(std::fs::read_dir(home.path()).unwrap().count(), KEPT, "31 commands and the process");
+        prune(home.path());
+        assert_eq!(std::fs::read_dir(home.path()).unwrap().count(), MAX_FILES, "31 commands and the process");
     }
 }

@@ -1,4 +1,4 @@
-//! What a child process inherits: the gateway's environment without its secrets, and who the session is.
+//! Environment of child processes: the gateway's environment without secrets, plus the session identity.
 
 use std::ffi::{OsStr, OsString};
 use std::path::Path;
@@ -6,26 +6,25 @@ use std::path::Path;
 use petasos_core::Platform;
 
 use crate::tools::SessionCtx;
-use crate::tools::context::NOT_OURS;
+use crate::tools::context::CRON_VARIABLES;
 
-/// A variable and its value.
 pub type Variable = (OsString, OsString);
 
-/// What a child gets that is no session's: everything that is not private.
-pub fn handed_on(inherited: impl Iterator<Item = Variable>) -> Vec<Variable> {
-    inherited.filter(|(name, _)| is_handed_on(name, &[])).collect()
+/// The inherited environment without private variables, for children that belong to no session.
+pub fn public_environment(inherited: impl Iterator<Item = Variable>) -> Vec<Variable> {
+    inherited.filter(|(name, _)| is_passed_on(name, &[])).collect()
 }
 
-/// Everything a child of this session starts with. `allowed`: names that are handed on although they look private.
-pub(super) fn of_child(
+/// The environment of a session's child. `allowed`: names passed on although they look private.
+pub(super) fn of_session(
     ctx: &SessionCtx,
     allowed: &[String],
     inherited: impl Iterator<Item = Variable>,
 ) -> Vec<Variable> {
-    let mut child: Vec<Variable> = inherited.filter(|(name, _)| is_handed_on(name, allowed)).collect();
+    let mut child: Vec<Variable> = inherited.filter(|(name, _)| is_passed_on(name, allowed)).collect();
     let real_home = child.iter().find(|(name, _)| name == "HOME").map(|(_, value)| value.clone());
     let home = |path: &Path| path.as_os_str().to_owned();
-    let ours = [
+    let own = [
         ("PETASOS_HOME", home(&ctx.home)),
         ("HERMES_HOME", home(&ctx.home)),
         ("HERMES_REAL_HOME", real_home.unwrap_or_default()),
@@ -34,23 +33,22 @@ pub(super) fn of_child(
         ("_HERMES_GATEWAY", "1".into()),
     ];
     let identity = ctx.variables().map(|(name, value)| (name, OsString::from(value)));
-    for (name, value) in ours.into_iter().chain(identity) {
+    for (name, value) in own.into_iter().chain(identity) {
         child.retain(|(known, _)| known != name);
         child.push((name.into(), value));
     }
     child
 }
 
-/// Names that a shell must not carry from one command to the next: they are given anew each time.
-pub(super) fn given_anew(ctx: &SessionCtx) -> impl Iterator<Item = &'static str> {
+/// Variables that the shell must not carry from one command to the next; each command gets them anew.
+pub(super) fn volatile_names(ctx: &SessionCtx) -> impl Iterator<Item = &'static str> {
     let identity = ctx.variables().map(|(name, _)| name);
     let shells = ["PWD", "OLDPWD", "SHLVL", "_", "PYTHONUNBUFFERED"];
-    let ours = ["PETASOS_HOME", "HERMES_HOME", "HERMES_REAL_HOME"];
-    identity.into_iter().chain(shells).chain(ours)
+    let own = ["PETASOS_HOME", "HERMES_HOME", "HERMES_REAL_HOME"];
+    identity.into_iter().chain(shells).chain(own)
 }
 
-/// Endings of names that hold a credential or say who may talk to us.
-const PRIVATE_ENDINGS: [&str; 10] = [
+const PRIVATE_SUFFIXES: [&str; 10] = [
     "_KEY",
     "_BASE_URL",
     "_TOKEN",
@@ -62,8 +60,8 @@ const PRIVATE_ENDINGS: [&str; 10] = [
     "_HOME_CHANNEL",
     "_HOME_CHANNEL_NAME",
 ];
-const PRIVATE_STARTS: [&str; 4] = ["_HERMES_FORCE_", "AUXILIARY_", "GATEWAY_RELAY_", "HERMES_SESSION_"];
-/// Not secret, but wrong for a child: the service manager's, and environments we were started from.
+const PRIVATE_PREFIXES: [&str; 4] = ["_HERMES_FORCE_", "AUXILIARY_", "GATEWAY_RELAY_", "HERMES_SESSION_"];
+/// Not secret but wrong in a child: service manager variables and environments we were started from.
 const NOT_FOR_CHILDREN: [&str; 7] = [
     "NOTIFY_SOCKET",
     "WATCHDOG_USEC",
@@ -73,30 +71,30 @@ const NOT_FOR_CHILDREN: [&str; 7] = [
     "VIRTUAL_ENV",
     "CONDA_PREFIX",
 ];
-/// Endings that no list can allow: keys of model providers, and where they are sent to.
-const NEVER: [&str; 2] = ["_API_KEY", "_BASE_URL"];
+/// Suffixes that `allowed` cannot override: provider keys and their endpoints.
+const NEVER_ALLOWED: [&str; 2] = ["_API_KEY", "_BASE_URL"];
 
-fn is_handed_on(name: &OsStr, allowed: &[String]) -> bool {
+fn is_passed_on(name: &OsStr, allowed: &[String]) -> bool {
     let Some(name) = name.to_str() else { return true };
-    if NOT_FOR_CHILDREN.contains(&name) || NOT_OURS.contains(&name) {
+    if NOT_FOR_CHILDREN.contains(&name) || CRON_VARIABLES.contains(&name) {
         return false;
     }
     let upper = name.to_ascii_uppercase();
-    // The usual chain of credentials of a cloud's own tools.
+    // The standard AWS credential chain stays available.
     if upper.starts_with("AWS_") {
         return true;
     }
-    let private = PRIVATE_ENDINGS.iter().any(|end| upper.ends_with(end))
+    let private = PRIVATE_SUFFIXES.iter().any(|end| upper.ends_with(end))
         || is_platform_proxy(&upper)
-        || PRIVATE_STARTS.iter().any(|start| upper.starts_with(start));
-    let listed = allowed.iter().any(|it| it == name) && !NEVER.iter().any(|end| upper.ends_with(end));
+        || PRIVATE_PREFIXES.iter().any(|start| upper.starts_with(start));
+    let listed = allowed.iter().any(|it| it == name) && !NEVER_ALLOWED.iter().any(|end| upper.ends_with(end));
     !private || listed
 }
 
-/// The address of a platform's proxy may hold a password.
+/// A platform's proxy address may contain a password.
 fn is_platform_proxy(upper: &str) -> bool {
     let platform = upper.strip_suffix("_PROXY");
-    platform.is_some_and(|name| Platform::known().any(|it| name.ends_with(&it.as_str().to_ascii_uppercase())))
+    platform.is_some_and(|name| Platform::all().any(|it| name.ends_with(&it.as_str().to_ascii_uppercase())))
 }
 
 #[cfg(test)]
@@ -108,7 +106,7 @@ mod tests {
         let inherited = inherited.iter().map(|(name, value)| (OsString::from(name), OsString::from(value)));
         let allowed: Vec<String> = allowed.iter().map(|name| (*name).to_owned()).collect();
         let ctx = testing::ctx(Path::new("/h"), "telegram", "7");
-        let child = of_child(&ctx, &allowed, inherited);
+        let child = of_session(&ctx, &allowed, inherited);
         child
             .into_iter()
             .map(|(name, value)| (name.into_string().unwrap(), value.into_string().unwrap()))
@@ -120,7 +118,7 @@ mod tests {
     }
 
     #[test]
-    fn secrets_stay_with_the_gateway() {
+    fn withholds_secrets_from_children() {
         let secret = [
             "OPENAI_API_KEY",
             "ANTHROPIC_BASE_URL",
@@ -149,7 +147,7 @@ mod tests {
     }
 
     #[test]
-    fn the_rest_and_what_is_listed_is_handed_on() {
+    fn passes_on_public_and_allowed_variables() {
         let inherited = [
             ("PATH", "/bin"),
             ("AWS_SECRET_ACCESS_KEY", "k"),
@@ -164,8 +162,8 @@ mod tests {
     }
 
     #[test]
-    fn the_session_replaces_whatever_was_inherited_under_its_names() {
-        let child = child(&[("HERMES_SESSION_KEY", "somebody else's"), ("HERMES_HOME", "/other")], &[]);
+    fn session_identity_replaces_inherited_values() {
+        let child = child(&[("HERMES_SESSION_KEY", "another session"), ("HERMES_HOME", "/other")], &[]);
         let values = |name: &str| -> Vec<&str> {
             child.iter().filter(|(known, _)| known == name).map(|(_, value)| value.as_str()).collect()
         };

@@ -1,4 +1,4 @@
-//! A command whose end is waited for.
+//! Runs a foreground command and waits for its end.
 
 use std::io;
 use std::time::Duration;
@@ -8,49 +8,48 @@ use tokio::io::AsyncReadExt as _;
 use tokio::net::unix::pipe;
 use tokio::time::Instant;
 
-use super::capture::Capture;
-use super::group::{GRACE, Leader};
+use super::capture::OutputCapture;
+use super::group::{GRACE, GroupLeader};
 use super::shell::Launch;
 
-/// What came of it.
 #[derive(Debug)]
-pub(super) struct Ran {
+pub(super) struct CommandResult {
     pub(super) output: String,
     pub(super) exit_code: i32,
 }
 
-/// Whether the command gets a terminal.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Screen {
-    None,
-    Terminal,
+pub(super) enum PtyMode {
+    Off,
+    On,
 }
 
-/// How long output may trail behind the end of its command.
-const TRAIL: Duration = Duration::from_millis(100);
-/// Bytes that are read at once.
-const PIECE: usize = 64 << 10;
+/// Wait for output that trails behind the end of the command.
+const TRAILING_OUTPUT: Duration = Duration::from_millis(100);
+const BUFFER: usize = 64 << 10;
 
-/// Dropping the future ends the command and everything it started in its group.
+/// Runs a command. Dropping the future ends its whole process group.
 pub(super) async fn run(
     launch: Launch,
-    screen: Screen,
+    pty: PtyMode,
     limit: Duration,
-    mut capture: Capture,
-) -> io::Result<Ran> {
-    let (child, mut output) = match screen {
-        Screen::None => launch.piped().map(|(child, pipe)| (child, Output::Pipe(pipe)))?,
-        Screen::Terminal => launch.on_terminal().map(|(child, pty)| (child, Output::Terminal(pty)))?,
+    mut capture: OutputCapture,
+) -> io::Result<CommandResult> {
+    let (child, mut output) = match pty {
+        PtyMode::Off => launch.piped().map(|(child, pipe)| (child, CommandOutput::Pipe(pipe)))?,
+        PtyMode::On => {
+            launch.on_terminal().map(|(child, master)| (child, CommandOutput::Terminal(master)))?
+        }
     };
-    let mut leader = Leader::new(child);
+    let mut leader = GroupLeader::new(child);
     let deadline = Instant::now() + limit;
-    let mut buffer = vec![0; PIECE];
+    let mut buffer = vec![0; BUFFER];
     let mut open = true;
     let ended = loop {
         tokio::select! {
             read = output.read(&mut buffer), if open => match read {
                 0 => open = false,
-                count => capture.take(&buffer[..count]).await,
+                count => capture.push(&buffer[..count]).await,
             },
             code = leader.wait() => break code,
             () = tokio::time::sleep_until(deadline) => break None,
@@ -59,13 +58,14 @@ pub(super) async fn run(
     let exit_code = match ended {
         Some(code) => code,
         None => {
-            leader.end(GRACE).await;
+            leader.terminate(GRACE).await;
             TIMED_OUT
         }
     };
-    // Something that lives on may hold the pipe; what the command itself said is there at once.
-    while open && let Ok(count @ 1..) = tokio::time::timeout(TRAIL, output.read(&mut buffer)).await {
-        capture.take(&buffer[..count]).await;
+    // A child that lives on may hold the pipe open; the command's own output is available at once.
+    while open && let Ok(count @ 1..) = tokio::time::timeout(TRAILING_OUTPUT, output.read(&mut buffer)).await
+    {
+        capture.push(&buffer[..count]).await;
         open = Instant::now() < deadline + GRACE * 2;
     }
     let mut output = capture.finish().await;
@@ -73,19 +73,19 @@ pub(super) async fn run(
         output.push_str(&format!("\n[Command timed out after {}s]", limit.as_secs()));
         output = output.trim_start().to_owned();
     }
-    Ok(Ran { output, exit_code })
+    Ok(CommandResult { output, exit_code })
 }
 
-/// What `timeout` says, too.
+/// The exit code of `timeout(1)`.
 const TIMED_OUT: i32 = 124;
 
-enum Output {
+enum CommandOutput {
     Pipe(pipe::Receiver),
     Terminal(Pty),
 }
 
-impl Output {
-    /// Zero at the end. A terminal whose last user has gone reports an error, which is its end.
+impl CommandOutput {
+    /// Returns 0 at the end. A terminal without users reports an error, which counts as its end.
     async fn read(&mut self, buffer: &mut [u8]) -> usize {
         let read = match self {
             Self::Pipe(pipe) => pipe.read(buffer).await,

@@ -1,4 +1,4 @@
-//! Process groups: how one is ended, and how a process is told from another that got its number later.
+//! Process groups: ending one, and telling a process from a later one with the same pid.
 
 use std::path::Path;
 use std::process::ExitStatus;
@@ -7,66 +7,65 @@ use std::time::Duration;
 use rustix::process::{Pid, Signal};
 use tokio::process::Child;
 
-/// What a program gets between the request to end and the end.
 pub(super) const GRACE: Duration = Duration::from_secs(1);
 
-/// A child that leads a group. Dropping it ends the whole group.
+/// A child that leads a process group. Dropping it ends the group.
 #[derive(Debug)]
-pub struct Leader {
-    /// `None` once it has been waited for.
+pub struct GroupLeader {
+    /// `None` once reaped.
     child: Option<Child>,
     pid: u32,
 }
 
-impl Leader {
+impl GroupLeader {
     pub fn new(child: Child) -> Self {
         let pid = child.id().unwrap_or_default();
         Self { child: Some(child), pid }
     }
 
-    /// Waits for the leader; others of the group may go on.
+    /// Waits for the leader only; other members of the group may continue.
     pub async fn wait(&mut self) -> Option<i32> {
         let status = self.child.as_mut()?.wait().await;
         self.child = None;
-        status.ok().map(code)
+        status.ok().map(exit_code)
     }
 
-    /// Ends the group: asked first, then made to.
-    pub async fn end(&mut self, grace: Duration) {
+    /// Sends SIGTERM to the group, then SIGKILL: after `grace`, or once the leader has ended.
+    pub async fn terminate(&mut self, grace: Duration) {
         signal(self.pid, Signal::TERM);
         if tokio::time::timeout(grace, self.wait()).await.is_err() {
             signal(self.pid, Signal::KILL);
             self.wait().await;
             return;
         }
-        // Those that did not listen.
+        // Members that ignored SIGTERM.
         signal(self.pid, Signal::KILL);
     }
 }
 
-impl Drop for Leader {
+impl Drop for GroupLeader {
     fn drop(&mut self) {
         let Some(child) = self.child.take() else { return };
         signal(self.pid, Signal::TERM);
-        let end = End(Self { child: Some(child), pid: self.pid });
+        let termination = GroupTermination(Self { child: Some(child), pid: self.pid });
         match tokio::runtime::Handle::try_current() {
-            Ok(runtime) => drop(runtime.spawn(end.run())),
-            // Nobody is there to wait for it.
-            Err(_) => drop(end),
+            Ok(runtime) => drop(runtime.spawn(termination.run())),
+            // There is no runtime to wait in.
+            Err(_) => drop(termination),
         }
     }
 }
 
-/// The end of a group whose owner has gone. Dropped half way, it does not wait any longer.
-struct End(Leader);
+/// Ends a group whose owner was dropped. Dropping this future sends SIGKILL at once.
+struct GroupTermination(GroupLeader);
 
-impl End {
+impl GroupTermination {
     async fn run(mut self) {
-        self.0.end(GRACE).await;
+        self.0.terminate(GRACE).await;
     }
 }
 
-impl Drop for End {
+impl Drop for GroupTermination {
     fn drop(&mut self) {
         if self.0.child.take().is_some() {
             signal(self.0.pid, Signal::KILL);
@@ -74,28 +73,27 @@ impl Drop for End {
     }
 }
 
-/// To every member of the group. One that is gone needs none.
 pub(super) fn signal(leader: u32, signal: Signal) {
     let leader = i32::try_from(leader).ok().filter(|pid| *pid > 1).and_then(Pid::from_raw);
     if let Some(leader) = leader {
-        // Fails only if nobody is left, or with programs that changed their user; those are not ours to end.
+        // Fails only if the group is gone or its members changed their user.
         let _ = rustix::process::kill_process_group(leader, signal);
     }
 }
 
-/// An exit code; a signal's number below zero.
-pub(super) fn code(status: ExitStatus) -> i32 {
+/// The exit code, or the negated signal number.
+pub(super) fn exit_code(status: ExitStatus) -> i32 {
     use std::os::unix::process::ExitStatusExt as _;
     status.code().or_else(|| status.signal().map(|signal| -signal)).unwrap_or(-1)
 }
 
-/// When a process was born, as nobody else with its number can be: the boot, and the ticks since then.
-pub(super) fn born(pid: u32) -> Option<String> {
+/// Start time of a process: boot id and clock ticks. Together with the pid it is unique.
+pub(super) fn start_time(pid: u32) -> Option<String> {
     let stat = std::fs::read(Path::new("/proc").join(pid.to_string()).join("stat")).ok()?;
     let stat = String::from_utf8_lossy(&stat);
-    // The name in field 2 may hold anything, so counting starts behind it.
-    let (_, behind) = stat.rsplit_once(')')?;
-    let ticks = behind.split_whitespace().nth(19)?;
+    // The process name in field 2 may contain anything, so fields are counted after it.
+    let (_, fields) = stat.rsplit_once(')')?;
+    let ticks = fields.split_whitespace().nth(19)?;
     let boot = std::fs::read_to_string("/proc/sys/kernel/random/boot_id").ok()?;
     Some(format!("{}:{ticks}", boot.trim()))
 }

@@ -1,48 +1,46 @@
-//! Commands that are not started at all, whoever would allow them: those that would hang a foreground call, and
-//! those that would end the gateway under the turn that runs them.
+//! Rejects commands before approval: those that would hang a foreground call, and those that would stop the
+//! gateway.
 //!
-//! Reading, not judging: whether a command is dangerous is decided elsewhere (see [`super::Judge`]).
+//! Purely syntactic; [`super::CommandApprover`] decides whether a command is too dangerous.
 
 use std::sync::LazyLock;
 
 use regex::Regex;
 
-/// Why a command is not started.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum Refused {
-    /// It does not end by itself, or leaves something behind.
+pub(super) enum CommandRejection {
+    /// Does not end by itself, or leaves a process behind.
     LongLived(&'static str),
-    /// It would stop or restart the gateway.
     Gateway,
 }
 
-/// For a command whose end is waited for.
-pub(super) fn foreground(command: &str) -> Result<(), Refused> {
-    any(command)?;
+/// Checks for foreground commands.
+pub(super) fn check_foreground(command: &str) -> Result<(), CommandRejection> {
+    check_any(command)?;
     let bare = outside_quotes(command);
     if matches(&DETACHES, &bare) {
-        return Err(Refused::LongLived("it detaches itself (nohup, disown or setsid)"));
+        return Err(CommandRejection::LongLived("it detaches itself (nohup, disown or setsid)"));
     }
     if sends_to_background(&bare) {
-        return Err(Refused::LongLived("it uses the shell's &"));
+        return Err(CommandRejection::LongLived("it uses the shell's &"));
     }
-    if matches(&SERVES, &bare) && !matches(&ASKS_ONLY, &bare) {
-        return Err(Refused::LongLived("it looks like a server or a watcher that does not end"));
+    if matches(&LONG_RUNNING, &bare) && !matches(&ENDS_AT_ONCE, &bare) {
+        return Err(CommandRejection::LongLived("it looks like a server or a watcher that does not end"));
     }
     Ok(())
 }
 
-/// For every command.
-pub(super) fn any(command: &str) -> Result<(), Refused> {
-    if matches(&ENDS_GATEWAY, &outside_quotes(command)) { Err(Refused::Gateway) } else { Ok(()) }
+/// Checks for all commands.
+pub(super) fn check_any(command: &str) -> Result<(), CommandRejection> {
+    if matches(&STOPS_GATEWAY, &outside_quotes(command)) { Err(CommandRejection::Gateway) } else { Ok(()) }
 }
 
-/// The first character of a directory's name that is not taken as it is.
-pub(super) fn strange_in_path(path: &str) -> Option<char> {
+/// The first character that a working directory must not contain.
+pub(super) fn invalid_path_char(path: &str) -> Option<char> {
     path.chars().find(|c| !c.is_ascii_alphanumeric() && !"/\\:_-.~ +@=,".contains(*c))
 }
 
-/// A command that goes to the background anyway needs no `&` at its end.
+/// Strips a trailing `&`, which a background command does not need.
 pub(super) fn without_trailing_ampersand(command: &str) -> &str {
     let trimmed = command.trim_end();
     match trimmed.strip_suffix('&') {
@@ -56,7 +54,7 @@ pub(super) fn without_trailing_ampersand(command: &str) -> &str {
 type Pattern = LazyLock<Option<Regex>>;
 
 fn pattern(text: &str) -> Option<Regex> {
-    // A pattern of ours that does not compile fails the tests below.
+    // The tests below cover every pattern.
     Regex::new(text).ok()
 }
 
@@ -65,7 +63,7 @@ fn matches(pattern: &Pattern, text: &str) -> bool {
 }
 
 static DETACHES: Pattern = LazyLock::new(|| pattern(r"(?:^|[\s;|&(])(?:nohup|disown|setsid)(?:\s|;|$)"));
-static SERVES: Pattern = LazyLock::new(|| {
+static LONG_RUNNING: Pattern = LazyLock::new(|| {
     pattern(
         r"(?x)(?:^|[\s;|&(/])(?:
             (?:npm|pnpm|yarn|bun)\s+(?:run\s+)?(?:dev|start|serve|watch)
@@ -75,8 +73,8 @@ static SERVES: Pattern = LazyLock::new(|| {
         )(?:\s|;|$)",
     )
 });
-static ASKS_ONLY: Pattern = LazyLock::new(|| pattern(r"\s(?:--help|-h|--version|-V|-d|--detach)(?:\s|$)"));
-static ENDS_GATEWAY: Pattern = LazyLock::new(|| {
+static ENDS_AT_ONCE: Pattern = LazyLock::new(|| pattern(r"\s(?:--help|-h|--version|-V|-d|--detach)(?:\s|$)"));
+static STOPS_GATEWAY: Pattern = LazyLock::new(|| {
     pattern(
         r"(?x)(?:^|[\s;|&(/])(?:
             petasos\s+(?:-\S+\s+(?:[^\s-]\S*\s+)?)*?(?:gateway\s+)?(?:stop|restart)
@@ -87,7 +85,7 @@ static ENDS_GATEWAY: Pattern = LazyLock::new(|| {
     )
 });
 
-/// The command with what stands in quotes, or behind a backslash, blanked out.
+/// Blanks out quoted and escaped text, and comments.
 fn outside_quotes(command: &str) -> String {
     let mut bare = String::with_capacity(command.len());
     let mut quote = None;
@@ -108,7 +106,6 @@ fn outside_quotes(command: &str) -> String {
                 bare.push('_');
             }
             (None, '#') if bare.is_empty() || bare.ends_with(char::is_whitespace) => {
-                // A comment, up to the end of its line.
                 chars.by_ref().find(|c| *c == '\n');
                 bare.push('\n');
             }
@@ -118,7 +115,7 @@ fn outside_quotes(command: &str) -> String {
     bare
 }
 
-/// A single `&` that is no redirection.
+/// Whether a single `&` occurs that is not part of a redirection.
 fn sends_to_background(bare: &str) -> bool {
     let bytes = bare.as_bytes();
     bytes.iter().enumerate().any(|(at, byte)| {
@@ -135,7 +132,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_ends_by_itself_is_run() {
+    fn accepts_commands_that_end() {
         for command in [
             "ls -la && echo done",
             "make 2>&1 | tail -5",
@@ -152,12 +149,12 @@ mod tests {
             "cat x # run this with & later",
             "ls a\\&b",
         ] {
-            assert_eq!(foreground(command), Ok(()), "{command}");
+            assert_eq!(check_foreground(command), Ok(()), "{command}");
         }
     }
 
     #[test]
-    fn what_would_hang_or_escape_is_not() {
+    fn rejects_commands_that_hang_or_detach() {
         for command in [
             "npm run dev",
             "yarn start",
@@ -172,12 +169,12 @@ mod tests {
             "./job & disown",
             "setsid ./job",
         ] {
-            assert!(matches!(foreground(command), Err(Refused::LongLived(_))), "{command}");
+            assert!(matches!(check_foreground(command), Err(CommandRejection::LongLived(_))), "{command}");
         }
     }
 
     #[test]
-    fn the_gateway_is_not_ended_from_within() {
+    fn rejects_commands_that_stop_the_gateway() {
         for command in [
             "petasos stop",
             "petasos gateway restart",
@@ -188,20 +185,20 @@ mod tests {
             "pkill -9 petasos",
             "sleep 1; killall hermes",
         ] {
-            assert_eq!(any(command), Err(Refused::Gateway), "{command}");
+            assert_eq!(check_any(command), Err(CommandRejection::Gateway), "{command}");
         }
     }
 
     #[test]
-    fn a_directory_is_named_in_plain_characters() {
-        assert_eq!(strange_in_path("/srv/my project_1.0+x@y=z,~"), None);
-        assert_eq!(strange_in_path("/tmp/$(id)"), Some('$'));
-        assert_eq!(strange_in_path("a;b"), Some(';'));
-        assert_eq!(strange_in_path("/t\u{e9}"), Some('\u{e9}'));
+    fn finds_invalid_character_in_directory() {
+        assert_eq!(invalid_path_char("/srv/my project_1.0+x@y=z,~"), None);
+        assert_eq!(invalid_path_char("/tmp/$(id)"), Some('$'));
+        assert_eq!(invalid_path_char("a;b"), Some(';'));
+        assert_eq!(invalid_path_char("/t\u{e9}"), Some('\u{e9}'));
     }
 
     #[test]
-    fn one_ampersand_at_the_end_is_left_off() {
+    fn strips_one_trailing_ampersand() {
         for (command, want) in [
             ("sleep 5 &", "sleep 5"),
             ("a && b & ", "a && b"),

@@ -1,7 +1,8 @@
-//! How a command is started: by which shell, where, with what around it.
+//! Starts commands: which shell, in which directory, with which environment.
 //!
-//! A session's directory and exported variables outlive its commands: the shell writes both down as it leaves, and
-//! the next one reads them. Identity and secrets are never among them; the former is given anew each time.
+//! A session's working directory and exported variables persist: the shell saves both when it exits, and the
+//! next command loads them. Session identity and secrets are never saved; each command gets the identity
+//! anew.
 
 use std::ffi::{OsStr, OsString};
 use std::fs::File;
@@ -15,10 +16,9 @@ use tokio::process::{Child, Command};
 
 use super::environment::{self, Variable};
 use super::private_directory;
-use crate::file_name::file_name;
+use crate::files::file_name;
 use crate::tools::SessionCtx;
 
-/// A program that is about to be started.
 #[derive(Debug)]
 pub(super) struct Launch {
     pub(super) program: OsString,
@@ -28,7 +28,7 @@ pub(super) struct Launch {
 }
 
 impl Launch {
-    /// In a process group of its own, both outputs in one pipe, no input.
+    /// In its own process group, both outputs in one pipe, no input.
     pub(super) fn piped(self) -> io::Result<(Child, pipe::Receiver)> {
         let (output, writer) = io::pipe()?;
         let mut command = self.command();
@@ -37,15 +37,15 @@ impl Launch {
         Ok((child, pipe::Receiver::from_owned_fd(output.into())?))
     }
 
-    /// In a process group of its own, both outputs at the end of a file, input from a pipe. It needs nobody to read
-    /// along, so it goes on when we are gone.
+    /// In its own process group, both outputs appended to a file, input from a pipe. It needs no reader, so
+    /// it survives the gateway.
     pub(super) fn into_file(self, file: File) -> io::Result<Child> {
         let mut command = self.command();
         command.stdin(Stdio::piped()).stdout(file.try_clone()?).stderr(file);
         command.spawn()
     }
 
-    /// In a session of its own, with a terminal.
+    /// In its own session, on a pseudo terminal.
     pub(super) fn on_terminal(self) -> io::Result<(Child, Pty)> {
         let (pty, pts) = pty_process::open().map_err(io::Error::other)?;
         pty.resize(Size::new(30, 120)).map_err(io::Error::other)?;
@@ -62,22 +62,22 @@ impl Launch {
     }
 }
 
-/// What one session's commands leave to the next.
+/// Working directory and variables that persist between the commands of a session.
 #[derive(Debug, Clone)]
-pub(super) struct Memory {
+pub(super) struct ShellState {
     cwd: PathBuf,
     env: PathBuf,
 }
 
-impl Memory {
-    pub(super) fn of(directory: &Path, ctx: &SessionCtx) -> io::Result<Self> {
+impl ShellState {
+    pub(super) fn open(directory: &Path, ctx: &SessionCtx) -> io::Result<Self> {
         let own = directory.join("sessions").join(file_name(ctx.key.as_str()));
         private_directory(&own)?;
         Ok(Self { cwd: own.join("cwd"), env: own.join("env") })
     }
 
-    /// Where the next command starts: where the last one ended, or as near to it as still exists, but not above the
-    /// directory of the first, which is there.
+    /// The directory of the next command: where the last one ended or its nearest existing ancestor, but not
+    /// above the directory of the first command.
     pub(super) fn cwd(&self, first: &Path) -> PathBuf {
         let last = std::fs::read_to_string(&self.cwd).unwrap_or_default();
         let last = Path::new(last.strip_suffix('\n').unwrap_or(&last));
@@ -89,43 +89,45 @@ impl Memory {
         near.filter(|near| !first.starts_with(near)).unwrap_or(&first).to_owned()
     }
 
-    /// A command that remembers what it leaves.
-    pub(super) fn remembered(&self, ctx: &SessionCtx, command: &str) -> String {
-        let (env, cwd) = (quoted(&self.env), quoted(&self.cwd));
-        let (new_env, new_cwd) = (quoted(beside(&self.env)), quoted(beside(&self.cwd)));
-        let given: Vec<_> = environment::given_anew(ctx).collect();
-        let given = given.join(" ");
+    /// The command, wrapped so that it loads and saves the state.
+    pub(super) fn wrap_saving(&self, ctx: &SessionCtx, command: &str) -> String {
+        let env = quoted(&self.env);
+        let cwd = quoted(&self.cwd);
+        let new_env = quoted(beside(&self.env));
+        let new_cwd = quoted(beside(&self.cwd));
+        let volatile: Vec<_> = environment::volatile_names(ctx).collect();
+        let volatile = volatile.join(" ");
         format!(
             "__petasos_leave() {{\n\
              __petasos_code=$?\n\
              trap - EXIT\n\
-             {{ (umask 077; unset {given} __petasos_code; export -p >{new_env}) && mv -f {new_env} {env}\n\
+             {{ (umask 077; unset {volatile} __petasos_code; export -p >{new_env}) && mv -f {new_env} {env}\n\
              (umask 077; pwd -P >{new_cwd}) && mv -f {new_cwd} {cwd}; }} 2>/dev/null\n\
              exit $__petasos_code\n\
              }}\n\
              {}\ntrap __petasos_leave EXIT\neval {}",
-            self.recall(),
+            self.load_script(),
             quoted(command)
         )
     }
 
-    /// A command that starts from what was left, and leaves nothing.
-    pub(super) fn recalled(&self, command: &str) -> String {
-        format!("{}\neval {}", self.recall(), quoted(command))
+    /// The command, wrapped so that it loads the state but does not save it.
+    pub(super) fn wrap_loading(&self, command: &str) -> String {
+        format!("{}\neval {}", self.load_script(), quoted(command))
     }
 
-    fn recall(&self) -> String {
+    fn load_script(&self) -> String {
         let env = quoted(&self.env);
         format!("[ -r {env} ] && . {env}")
     }
 
-    /// The first command of a session reads the owner's profile; later ones have what it set.
-    pub(super) fn flag(&self, login: bool) -> &'static str {
+    /// The first command of a session reads the owner's profile; later ones load what it set.
+    pub(super) fn shell_flag(&self, login: bool) -> &'static str {
         if self.env.exists() || !login { "-c" } else { "-lc" }
     }
 }
 
-/// The owner's shell if we can talk to it, else the nearest one that we can.
+/// The owner's shell if it is supported, else bash or sh.
 pub(super) fn shell() -> OsString {
     let own = std::env::var_os("SHELL").map(PathBuf::from);
     let speaks = |shell: &PathBuf| {
@@ -136,7 +138,6 @@ pub(super) fn shell() -> OsString {
     own.filter(speaks).or_else(usual).unwrap_or_else(|| "/bin/sh".into()).into_os_string()
 }
 
-/// As one word of a shell's language.
 pub(super) fn quoted(text: impl AsRef<OsStr>) -> String {
     format!("'{}'", text.as_ref().to_string_lossy().replace('\'', r"'\''"))
 }
@@ -150,22 +151,23 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_word_stays_one_word() {
+    fn quotes_text_as_one_word() {
         assert_eq!(quoted("it's $HOME"), r"'it'\''s $HOME'");
     }
 
     #[test]
-    fn a_directory_that_is_gone_gives_way_to_the_nearest_that_is_not() {
+    fn missing_directory_falls_back_to_nearest_ancestor() {
         let home = tempfile::TempDir::new().unwrap();
-        let memory = Memory { cwd: home.path().join("cwd"), env: home.path().join("env") };
-        let (first, other) = (home.path().join("workspace"), home.path().join("other"));
+        let state = ShellState { cwd: home.path().join("cwd"), env: home.path().join("env") };
+        let first = home.path().join("workspace");
+        let other = home.path().join("other");
         std::fs::create_dir(&first).unwrap();
         std::fs::create_dir(&other).unwrap();
         let after = |last: &Path| {
-            std::fs::write(&memory.cwd, format!("{}\n", last.display())).unwrap();
-            memory.cwd(&first)
+            std::fs::write(&state.cwd, format!("{}\n", last.display())).unwrap();
+            state.cwd(&first)
         };
-        assert_eq!(memory.cwd(&first), first, "nothing is remembered");
+        assert_eq!(state.cwd(&first), first, "nothing is remembered");
         assert_eq!(after(home.path()), home.path(), "it was there on purpose");
         assert_eq!(after(&other.join("gone/deeper")), other);
         assert_eq!(after(&first.join("gone/deeper")), first);

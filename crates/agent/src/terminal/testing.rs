@@ -1,4 +1,4 @@
-//! What the tests of this module share.
+//! Fixture of the terminal tests.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -11,129 +11,138 @@ use petasos_core::{Millis, Platform, SessionId, SessionKey, Source};
 use serde_json::Value;
 use tempfile::TempDir;
 
-use super::record::{self, End, Event, Identity, Known, Ledger, Record};
-use super::{Judge, Pace, Terminal, TerminalConfig, Unjudged};
-use crate::tools::{Alive, Later, Person, SessionCtx, Tools};
+use super::background::record::{
+    self, BackgroundProcess, Ledger, ProcessEvent, ProcessExit, ProcessIdentity, RecordedProcess,
+};
+use super::{ApproveAll, CommandApprover, Terminal, TerminalConfig, WatchLimits};
+use crate::tools::{AsyncDelivery, Respondent, SessionCtx, Tools, TurnHeartbeat};
 
 pub(crate) fn ctx(home: &Path, platform: &str, chat: &str) -> SessionCtx {
     SessionCtx {
         key: SessionKey(format!("agent:main:{platform}:dm:{chat}")),
         session: SessionId("s".into()),
         source: Source::new(Platform::parse(platform).unwrap(), ChatType::Dm, chat),
-        later: Later::Supported,
-        person: Person::Nobody,
+        async_delivery: AsyncDelivery::Supported,
+        respondent: Respondent::None,
         call: String::new(),
         home: home.to_owned(),
         workspace: home.join("workspace"),
         sent: vec![],
         results: home.join("cache/results").join(chat),
-        alive: Alive::default(),
+        heartbeat: TurnHeartbeat::default(),
         now: Millis(1_700_000_000_000),
         timezone: None,
     }
 }
 
-/// What a gateway would keep in its store.
 #[derive(Debug, Default)]
-pub(crate) struct Notes(Mutex<Kept>);
+pub(crate) struct FakeLedger(Mutex<LedgerState>);
 
 #[derive(Debug, Default, Clone)]
-pub(crate) struct Kept {
-    pub(crate) known: BTreeMap<String, Known>,
-    pub(crate) events: Vec<Event>,
+pub(crate) struct LedgerState {
+    pub(crate) known: BTreeMap<String, RecordedProcess>,
+    pub(crate) events: Vec<ProcessEvent>,
     pub(crate) consumed: Vec<String>,
 }
 
-impl Notes {
-    pub(crate) fn look(&self) -> Kept {
+impl FakeLedger {
+    pub(crate) fn snapshot(&self) -> LedgerState {
         self.0.lock().unwrap().clone()
     }
 
-    /// As if the gateway had died between the start and the note of it. Gives the process.
-    pub(crate) fn forget(&self, id: &str) -> u32 {
-        self.0.lock().unwrap().known.get_mut(id).unwrap().who.take().unwrap().pid
+    /// Simulates a crash between the start and its record; returns the pid.
+    pub(crate) fn forget_pid(&self, id: &str) -> u32 {
+        self.0.lock().unwrap().known.get_mut(id).unwrap().identity.take().unwrap().pid
     }
 
-    /// As if another process had got the number. Gives the real one.
-    pub(crate) fn mistake(&self, id: &str, pid: u32) -> u32 {
-        let mut kept = self.0.lock().unwrap();
-        std::mem::replace(&mut kept.known.get_mut(id).unwrap().who.as_mut().unwrap().pid, pid)
+    /// Simulates a reused pid; returns the original one.
+    pub(crate) fn replace_pid(&self, id: &str, pid: u32) -> u32 {
+        let mut state = self.0.lock().unwrap();
+        std::mem::replace(&mut state.known.get_mut(id).unwrap().identity.as_mut().unwrap().pid, pid)
     }
 
-    fn note(&self, change: impl FnOnce(&mut Kept)) -> record::Kept<'_> {
+    fn update(&self, change: impl FnOnce(&mut LedgerState)) -> record::LedgerWrite<'_> {
         change(&mut self.0.lock().unwrap());
         Box::pin(std::future::ready(Ok(())))
     }
 }
 
-impl Ledger for Notes {
-    fn begin(&self, record: Record) -> record::Kept<'_> {
-        self.note(|kept| {
-            let known = Known { record, who: None, end: None };
-            assert!(kept.known.insert(known.record.id.clone(), known).is_none(), "an id is used once");
+impl Ledger for FakeLedger {
+    fn begin(&self, record: BackgroundProcess) -> record::LedgerWrite<'_> {
+        self.update(|state| {
+            let known = RecordedProcess { record, identity: None, end: None };
+            assert!(state.known.insert(known.record.id.clone(), known).is_none(), "an id is used once");
         })
     }
 
-    fn started(&self, id: &str, who: Identity) -> record::Kept<'_> {
-        self.note(|kept| kept.known.get_mut(id).unwrap().who = Some(who))
+    fn started(&self, id: &str, identity: ProcessIdentity) -> record::LedgerWrite<'_> {
+        self.update(|state| state.known.get_mut(id).unwrap().identity = Some(identity))
     }
 
-    fn ended(&self, record: &Record, end: End, event: Option<Event>) -> record::Kept<'_> {
-        self.note(|kept| {
-            let known = kept.known.get_mut(&record.id).unwrap();
+    fn ended(
+        &self,
+        record: &BackgroundProcess,
+        end: ProcessExit,
+        event: Option<ProcessEvent>,
+    ) -> record::LedgerWrite<'_> {
+        self.update(|state| {
+            let known = state.known.get_mut(&record.id).unwrap();
             assert_eq!(known.end.replace(end), None, "it ends once");
-            kept.events.extend(event);
+            state.events.extend(event);
         })
     }
 
-    fn happened(&self, record: &Record, event: Event) -> record::Kept<'_> {
-        self.note(|kept| {
-            kept.known.get_mut(&record.id).unwrap().record = record.clone();
-            kept.events.push(event);
+    fn happened(&self, record: &BackgroundProcess, event: ProcessEvent) -> record::LedgerWrite<'_> {
+        self.update(|state| {
+            state.known.get_mut(&record.id).unwrap().record = record.clone();
+            state.events.push(event);
         })
     }
 
-    fn consumed(&self, id: &str) -> record::Kept<'_> {
-        self.note(|kept| kept.consumed.push(id.to_owned()))
+    fn consumed(&self, id: &str) -> record::LedgerWrite<'_> {
+        self.update(|state| state.consumed.push(id.to_owned()))
     }
 }
 
-/// A machine with a terminal.
-pub(crate) struct Bench {
-    pub(crate) notes: Arc<Notes>,
+pub(crate) struct TerminalFixture {
+    pub(crate) ledger: Arc<FakeLedger>,
     pub(crate) terminal: Arc<Terminal>,
     pub(crate) home: TempDir,
     pub(crate) tools: Tools,
 }
 
-impl Bench {
+impl TerminalFixture {
     pub(crate) fn new() -> Self {
-        Self::judged(Arc::new(Unjudged))
+        Self::with_approver(Arc::new(ApproveAll))
     }
 
-    pub(crate) fn judged(judge: Arc<dyn Judge>) -> Self {
-        Self::on(TempDir::new().unwrap(), judge, Arc::default(), Pace::default())
+    pub(crate) fn with_approver(approver: Arc<dyn CommandApprover>) -> Self {
+        Self::build(TempDir::new().unwrap(), approver, Arc::default(), WatchLimits::default())
     }
 
-    /// Whose time passes faster.
-    pub(crate) fn paced(pace: Pace) -> Self {
-        Self::on(TempDir::new().unwrap(), Arc::new(Unjudged), Arc::default(), pace)
+    pub(crate) fn with_limits(watch_limits: WatchLimits) -> Self {
+        Self::build(TempDir::new().unwrap(), Arc::new(ApproveAll), Arc::default(), watch_limits)
     }
 
-    /// The gateway is gone from one moment to the next, and another one has come.
-    pub(crate) async fn reborn(self) -> Self {
-        let Self { home, notes, .. } = self;
-        let next = Self::on(home, Arc::new(Unjudged), notes, Pace::default());
-        next.terminal.adopt(next.notes.look().known.into_values().collect()).await;
+    /// Simulates a crash and restart of the gateway.
+    pub(crate) async fn restart(self) -> Self {
+        let Self { home, ledger, .. } = self;
+        let next = Self::build(home, Arc::new(ApproveAll), ledger, WatchLimits::default());
+        next.terminal.adopt(next.ledger.snapshot().known.into_values().collect()).await;
         next
     }
 
-    fn on(home: TempDir, judge: Arc<dyn Judge>, notes: Arc<Notes>, pace: Pace) -> Self {
+    fn build(
+        home: TempDir,
+        approver: Arc<dyn CommandApprover>,
+        ledger: Arc<FakeLedger>,
+        watch_limits: WatchLimits,
+    ) -> Self {
         let grace = Duration::from_millis(300);
-        let config = TerminalConfig { grace, login: false, pace, ..TerminalConfig::default() };
-        let terminal = Arc::new(Terminal::new(config, home.path(), judge, notes.clone()).unwrap());
+        let config = TerminalConfig { grace, login: false, watch_limits, ..TerminalConfig::default() };
+        let terminal = Arc::new(Terminal::new(config, home.path(), approver, ledger.clone()).unwrap());
         let tools = Tools::default().with_terminal(terminal.clone());
-        Self { home, tools, notes, terminal }
+        Self { home, tools, ledger, terminal }
     }
 
     pub(crate) fn ctx(&self, chat: &str) -> SessionCtx {

@@ -1,5 +1,4 @@
-//! What a program printed, as the model gets to read it: without control sequences, without credentials, cut where
-//! a line begins.
+//! Prepares program output for the model: strips control sequences, redacts credentials, cuts at line starts.
 
 use std::borrow::Cow;
 use std::ops::Range;
@@ -7,13 +6,12 @@ use std::sync::LazyLock;
 
 use regex::{Captures, Regex};
 
-/// For a field of a result.
 pub(super) fn readable(raw: &[u8]) -> String {
     let plain = strip_control(&String::from_utf8_lossy(raw));
     redact(plain.trim()).into_owned()
 }
 
-/// The last `most` characters, from the beginning of a line if one begins there.
+/// The last `most` characters, from the start of a line if possible.
 pub(super) fn tail(text: &str, most: usize) -> &str {
     let Some((start, _)) =
         text.char_indices().rev().nth(most.saturating_sub(1)).filter(|(start, _)| *start > 0)
@@ -22,13 +20,13 @@ pub(super) fn tail(text: &str, most: usize) -> &str {
     };
     let end = &text[start..];
     match end.find('\n') {
-        // A text of one endless line has no better place.
+        // One endless line is cut anywhere.
         Some(line) if line + 1 < end.len() => &end[line + 1..],
         Some(_) | None => end,
     }
 }
 
-/// Escape sequences, carriage returns and other control characters are for terminals.
+/// Removes escape sequences, and control characters other than newline and tab.
 pub(super) fn strip_control(text: &str) -> String {
     let without = match ESCAPES.as_ref() {
         Some(escapes) => escapes.replace_all(text, ""),
@@ -37,7 +35,6 @@ pub(super) fn strip_control(text: &str) -> String {
     without.chars().filter(|c| !c.is_control() || matches!(c, '\n' | '\t')).collect()
 }
 
-/// What looks like a credential is not repeated to anybody.
 pub fn redact(text: &str) -> Cow<'_, str> {
     match CREDENTIALS.as_ref() {
         Some(credentials) if credentials.is_match(text) => {
@@ -47,10 +44,11 @@ pub fn redact(text: &str) -> Cow<'_, str> {
     }
 }
 
-/// Where secret values stand in a command that a person or a model is to judge. Only the random part of a credential is among
-/// them, and only in three positions: behind `NAME=`, in a URL, and in a quoted HTTP header behind `-H` or `--header` of `curl` and `wget`. What else
-/// looks like a secret is shown: it may be a path, an image, or a program that the shell would run.
-pub fn secret_words(command: &str) -> Vec<Range<usize>> {
+/// Ranges of secret values in a command that a person or a model reviews. Only the random part of a
+/// credential counts, and only in three positions: after `NAME=`, in a URL, and in a quoted HTTP header after
+/// `-H` or `--header` of `curl` and `wget`. Everything else stays visible: it may be a path, an image or a
+/// program that the shell would run.
+pub fn secret_ranges(command: &str) -> Vec<Range<usize>> {
     let Some(positions) = SECRET_POSITIONS.as_ref() else { return vec![] };
     let secret = |found: Captures<'_>| {
         let value = found.name("value")?;
@@ -65,8 +63,8 @@ pub fn secret_words(command: &str) -> Vec<Range<usize>> {
     positions.captures_iter(command).filter_map(secret).collect()
 }
 
-/// Whether the command holds a private key: too long for a masked value, and nobody is to be shown it.
-pub fn has_private_key(command: &str) -> bool {
+/// Whether the command contains a private key, which is too long to mask and must not be shown.
+pub fn contains_private_key(command: &str) -> bool {
     PRIVATE_KEY.as_ref().is_none_or(|key| key.is_match(command))
 }
 
@@ -74,7 +72,7 @@ fn ends_word(c: char) -> bool {
     c.is_ascii_whitespace() || matches!(c, '\'' | '"' | ';' | '|' | '&' | ')' | '<' | '>')
 }
 
-/// Whether a quote behind `before` opens the value of an HTTP header. Where quoting is not plain the answer is no.
+/// Whether a quote after `before` opens an HTTP header. `false` wherever quoting is complicated.
 fn opens_header(before: &str) -> bool {
     if before.contains(['\\', '`', '#']) || ["<<", "$(", "$'", "$\""].iter().any(|hard| before.contains(hard))
     {
@@ -88,14 +86,14 @@ fn opens_header(before: &str) -> bool {
     open.is_none() && is_header_option(before)
 }
 
-/// Only of programs that speak HTTP: `-H` of others names a host, or nothing.
+/// Only for HTTP clients: `-H` has other meanings elsewhere.
 fn is_header_option(before: &str) -> bool {
     let simple = before.rsplit([';', '|', '&', '(', '\n']).next().unwrap_or_default();
     let option = [" -H", " -H ", " --header ", " --header="].iter().any(|option| simple.ends_with(option));
     option && simple.split_whitespace().any(|word| matches!(word, "curl" | "wget"))
 }
 
-/// Random letters and digits change between their kinds at most places; names and paths do so rarely.
+/// Random text switches between character kinds often; names and paths do so rarely.
 fn is_random(value: &str) -> bool {
     let longest = value.split(|c: char| !c.is_ascii_alphanumeric()).max_by_key(|piece| piece.len());
     let piece = longest.unwrap_or_default().as_bytes();
@@ -120,8 +118,8 @@ const TOKENS: &str = r"(?P<keep>(?i:bearer\s+))[A-Za-z0-9._~+/=-]{16,}
         | \b[0-9]{8,10}:[A-Za-z0-9_-]{35}\b
         | \bAKIA[0-9A-Z]{16}\b | \bAIza[A-Za-z0-9_-]{35}\b
         | \beyJ[A-Za-z0-9_-]{10,}\.eyJ[A-Za-z0-9_-]{10,}\.[A-Za-z0-9_-]{10,}";
-/// A private key in the text form of RFC 7468: its lines, and between them what quoting and line numbers add. Without its last
-/// line it ends with the last whole line of base64.
+/// A private key in PEM form (RFC 7468), with the characters that quoting and line numbers add between its
+/// lines. Without an end line it ends with the last whole line of base64.
 const KEY: &str = r#"-----BEGIN\s[A-Z\s]*PRIVATE\sKEY-----
         (?: (?:\\[nr]|[\s|>:"',]|\b[0-9]{1,6}[:|\t\ ])+ (?: (?:Proc-Type|DEK-Info):[^\n\\]* | [A-Za-z0-9+/=]{40,} ) )*
         (?: (?:\\[nr]|[\s|>:"',]|\b[0-9]{1,6}[:|\t\ ])* [A-Za-z0-9+/=]{0,76}
@@ -130,7 +128,7 @@ static CREDENTIALS: LazyLock<Option<Regex>> =
     LazyLock::new(|| Regex::new(&format!("(?x) {TOKENS} | {KEY}")).ok());
 static PRIVATE_KEY: LazyLock<Option<Regex>> =
     LazyLock::new(|| Regex::new(r"PRIVATE KEY-----[\s\S]{0,400}?[A-Za-z0-9+/]{40}").ok());
-/// The maker's mark stays visible.
+/// Prefixes that identify the issuer; they stay visible.
 const MARKED: &str =
     r"(?:(?:sk|rk|pk)[_-] | gh[pousr]_ | github_pat_ | glpat- | xox[abeoprs]- | xapp- | AIza | eyJ)";
 static SECRET_POSITIONS: LazyLock<Option<Regex>> = LazyLock::new(|| {
@@ -145,7 +143,7 @@ static SECRET_POSITIONS: LazyLock<Option<Regex>> = LazyLock::new(|| {
     Regex::new(&pattern).ok()
 });
 
-/// What a non-zero exit code means where it is no failure.
+/// Explains a non-zero exit code that is no failure.
 pub(super) fn meaning(command: &str, code: i32) -> Option<&'static str> {
     let last = command.rsplit(['|', ';', '&']).next().unwrap_or(command);
     let mut words = last.split_whitespace().skip_while(|word| word.contains('=') || *word == "sudo");
@@ -169,7 +167,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn control_sequences_are_for_terminals() {
+    fn strips_control_sequences() {
         for (raw, want) in [
             ("\x1b[31mred\x1b[0m", "red"),
             ("\x1b]0;title\x07text", "text"),
@@ -183,7 +181,7 @@ mod tests {
     }
 
     #[test]
-    fn credentials_are_not_repeated() {
+    fn redacts_credentials() {
         for secret in [
             "sk-abcdefghijklmnopqrstuvwx",
             "ghp_abcdefghijklmnopqrstuvwx",
@@ -214,7 +212,7 @@ mod tests {
             "curl https://api.telegram.org/bot123456789:{}/getMe",
         ] {
             let command = command.replace("{}", value);
-            let found: Vec<_> = secret_words(&command).into_iter().map(|range| &command[range]).collect();
+            let found: Vec<_> = secret_ranges(&command).into_iter().map(|range| &command[range]).collect();
             assert!(matches!(found[..], [found] if found.ends_with(value)), "{command}: {found:?}");
         }
     }
@@ -247,16 +245,17 @@ mod tests {
             "echo '-----BEGIN PRIVATE KEY-----\nreboot\n-----END PRIVATE KEY-----'",
             &format!("# PRIVATE KEY-----\n{key}\nrm y"),
         ] {
-            assert!(secret_words(command).is_empty(), "{command}");
+            assert!(secret_ranges(command).is_empty(), "{command}");
         }
-        assert!(has_private_key(&format!("cat > k <<X\n-----BEGIN PRIVATE KEY-----\n{key}\nX")));
-        assert!(!has_private_key("grep -r -- '-----BEGIN PRIVATE KEY-----' ."));
+        assert!(contains_private_key(&format!("cat > k <<X\n-----BEGIN PRIVATE KEY-----\n{key}\nX")));
+        assert!(!contains_private_key("grep -r -- '-----BEGIN PRIVATE KEY-----' ."));
     }
 
     #[test]
-    fn redacts_a_private_key_and_nothing_behind_it() {
+    fn redacts_private_key_and_nothing_after_it() {
         let line = "MIIEpAIBAAKCAQEA7bq1x2Jc9Zf0rV3mT8kLw5yHn4sPdQeRuGiOaXtBvCzM1234";
-        let (begin, end) = ("-----BEGIN RSA PRIVATE KEY-----", "-----END RSA PRIVATE KEY-----");
+        let begin = "-----BEGIN RSA PRIVATE KEY-----";
+        let end = "-----END RSA PRIVATE KEY-----";
         for (text, want) in [
             (format!("a\n{begin}\n{line}\n{line}\nabc=\n{end}\nb"), "a\n[redacted]\nb"),
             (format!("a\n{begin}\nProc-Type: 4,ENCRYPTED\n\n{line}\n{end}\nb"), "a\n[redacted]\nb"),
@@ -270,7 +269,7 @@ mod tests {
     }
 
     #[test]
-    fn a_tail_begins_with_a_line_if_it_can() {
+    fn tail_starts_at_a_line_if_possible() {
         assert_eq!(tail("short", 10), "short");
         assert_eq!(tail("one\ntwo\nthree", 7), "three");
         assert_eq!(tail("abcdefgh", 3), "fgh");
@@ -279,7 +278,7 @@ mod tests {
     }
 
     #[test]
-    fn some_codes_are_no_failures() {
+    fn explains_some_exit_codes() {
         assert!(meaning("cat x | grep y", 1).is_some());
         assert!(meaning("LANG=C /usr/bin/diff a b", 1).is_some());
         assert!(meaning("curl -f http://x", 22).is_some());

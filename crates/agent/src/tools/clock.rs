@@ -1,4 +1,4 @@
-//! The date and the time.
+//! The `clock` tool.
 
 use jiff::tz::TimeZone;
 use jiff::{Timestamp, Zoned};
@@ -7,28 +7,29 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::json;
 
-use super::definition::{Definition, Effects, Reach, Runner, Service, Toolset};
-use super::{Outcome, SessionCtx};
+use super::{SessionCtx, ToolOutcome};
+use crate::tools::registry::definition::{Definition, Effects, Reach, Runner, Service, Toolset};
 
 pub(super) fn tool() -> Definition {
     Definition {
         name: "clock",
-        description: "Tells the current date and time.",
+        description: "Returns the current date and time.",
         toolset: Toolset::Other,
         service: Service::None,
         effects: Effects::None,
+        paginated: false,
         reach: Reach::Turn,
         runner: Runner::immediate(run),
     }
 }
 
 #[derive(Deserialize, JsonSchema)]
-struct Arguments {
+struct ClockArguments {
     /// IANA name such as Europe/Berlin; default: the owner's time zone
     timezone: Option<String>,
 }
 
-fn run(ctx: &SessionCtx, arguments: &Arguments) -> Outcome {
+fn run(ctx: &SessionCtx, arguments: &ClockArguments) -> ToolOutcome {
     let zone = match arguments.timezone.as_deref().filter(|name| !name.trim().is_empty()) {
         Some(name) => TimeZone::get(name.trim()).map_err(|_| format!("No time zone is called {name:?}."))?,
         None => zone(ctx.timezone.as_deref()),
@@ -42,7 +43,7 @@ fn run(ctx: &SessionCtx, arguments: &Arguments) -> Outcome {
     }))
 }
 
-/// `instant` on the owner's clock.
+/// `instant` in the owner's time zone.
 pub(crate) fn local(instant: Millis, timezone: Option<&str>) -> Zoned {
     at(instant, zone(timezone))
 }

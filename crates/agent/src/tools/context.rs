@@ -1,5 +1,5 @@
-//! Who asks, and where: one value, made for a turn and handed to every tool call. Nothing about a session is
-//! ambient, so one that runs beside another cannot see its chat, its user or what its channel can do.
+//! Session context of tool calls: one value per turn, passed explicitly, so that concurrent sessions cannot
+//! see each other's chat, user or channel.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -9,7 +9,7 @@ use std::time::Duration;
 use petasos_core::{Millis, SessionId, SessionKey, Source};
 use tokio::time::Instant;
 
-use super::Person;
+use super::Respondent;
 
 #[derive(Debug, Clone)]
 pub struct SessionCtx {
@@ -17,43 +17,42 @@ pub struct SessionCtx {
     pub session: SessionId,
     /// Platform, chat, thread, user, and the message that asked.
     pub source: Source,
-    /// Whether the channel that handles this turn can bring something after the answer. It belongs to the turn: the
-    /// same session may be asked over another channel next time.
-    pub later: Later,
-    /// Who can be asked while it runs; like `later`, of this turn alone.
-    pub person: Person,
-    /// The call that is being run; empty between calls.
+    /// Whether this turn's channel can deliver messages after the response. A property of the turn: the
+    /// session may be reached over another channel next time.
+    pub async_delivery: AsyncDelivery,
+    /// The person who can be asked; like `async_delivery` a property of the turn.
+    pub respondent: Respondent,
+    /// Id of the running call; empty between calls.
     pub call: String,
     pub home: PathBuf,
-    /// The directory the file tools are confined to, and where commands start. Made if missing.
+    /// Root of the file tools and start directory of commands. Created if missing.
     pub workspace: PathBuf,
-    /// The directories of files that people sent in this session: the file tools read them and never write there.
+    /// Folders of files sent in this session: readable, never written.
     pub sent: Vec<PathBuf>,
-    /// Where results of this session go that are too large for the model. Read like what was sent.
+    /// Folder for oversized results; readable like `sent`.
     pub results: PathBuf,
-    /// Told by whatever takes long that it still goes on.
-    pub alive: Alive,
+    /// Long operations report progress here.
+    pub heartbeat: TurnHeartbeat,
     pub now: Millis,
-    /// IANA name; `None`: the system's.
     pub timezone: Option<String>,
 }
 
-/// Signs of life of a turn: whoever waits for it gives up when no more come.
+/// Heartbeat of a turn; the turn is aborted when it stays silent for too long.
 #[derive(Debug, Clone)]
-pub struct Alive {
+pub struct TurnHeartbeat {
     since: Instant,
-    /// Milliseconds from then to the last one.
+    /// Milliseconds from `since` to the last heartbeat.
     last: Arc<AtomicU64>,
 }
 
-impl Default for Alive {
+impl Default for TurnHeartbeat {
     fn default() -> Self {
         Self { since: Instant::now(), last: Arc::default() }
     }
 }
 
-impl Alive {
-    pub fn sign(&self) {
+impl TurnHeartbeat {
+    pub fn record(&self) {
         let now = u64::try_from(self.since.elapsed().as_millis()).unwrap_or(u64::MAX);
         self.last.fetch_max(now, Ordering::Relaxed);
     }
@@ -63,36 +62,34 @@ impl Alive {
     }
 }
 
-/// Whether something can be delivered after the answer.
+/// Whether messages can be delivered after the response.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum Later {
-    /// Also for whoever says nothing about it.
+pub enum AsyncDelivery {
+    /// Also the default of channels that declare nothing.
     #[default]
     Supported,
-    /// The channel ends with the response.
     Unsupported,
 }
 
-impl From<bool> for Later {
+impl From<bool> for AsyncDelivery {
     fn from(async_delivery: bool) -> Self {
         if async_delivery { Self::Supported } else { Self::Unsupported }
     }
 }
 
-/// Set for one scheduled job; never inherited.
-pub(crate) const NOT_OURS: [&str; 3] = [
+pub(crate) const CRON_VARIABLES: [&str; 3] = [
     "HERMES_CRON_AUTO_DELIVER_PLATFORM",
     "HERMES_CRON_AUTO_DELIVER_CHAT_ID",
     "HERMES_CRON_AUTO_DELIVER_THREAD_ID",
 ];
 
 impl SessionCtx {
-    pub fn delivers_later(&self) -> bool {
-        self.later == Later::Supported
+    pub fn supports_async_delivery(&self) -> bool {
+        self.async_delivery == AsyncDelivery::Supported
     }
 
-    /// What child processes learn of the session, the empty ones included: whatever the gateway itself inherited
-    /// under these names does not shine through. What the channel can do is not among them.
+    /// Session variables of child processes. Empty ones are included, so that inherited values never show
+    /// through. The delivery capability is not exported.
     pub(crate) fn variables(&self) -> [(&'static str, String); 12] {
         let source = &self.source;
         let or_empty = |value: &Option<String>| value.clone().unwrap_or_default();
@@ -121,27 +118,30 @@ mod tests {
     use super::*;
 
     #[test]
-    fn whoever_says_nothing_can_deliver_later() {
-        assert_eq!(Later::default(), Later::Supported);
-        assert_eq!((Later::from(true), Later::from(false)), (Later::Supported, Later::Unsupported));
+    fn async_delivery_is_supported_by_default() {
+        assert_eq!(AsyncDelivery::default(), AsyncDelivery::Supported);
+        assert_eq!(
+            (AsyncDelivery::from(true), AsyncDelivery::from(false)),
+            (AsyncDelivery::Supported, AsyncDelivery::Unsupported)
+        );
     }
 
     #[test]
-    fn children_learn_who_asked_and_nothing_of_what_the_channel_can_do() {
+    fn children_get_identity_but_no_delivery_capability() {
         let mut source = Source::new(Platform::parse("telegram").unwrap(), ChatType::Dm, "123");
         source.thread_id = Some("7".into());
         let ctx = SessionCtx {
             key: SessionKey("agent:main:telegram:dm:123".into()),
             session: SessionId("s1".into()),
             source,
-            later: Later::Unsupported,
-            person: Person::Nobody,
+            async_delivery: AsyncDelivery::Unsupported,
+            respondent: Respondent::None,
             call: String::new(),
             home: "/home".into(),
             workspace: "/home/workspace".into(),
             sent: vec![],
             results: "/home/cache/results/1".into(),
-            alive: Alive::default(),
+            heartbeat: TurnHeartbeat::default(),
             now: Millis(0),
             timezone: None,
         };

@@ -1,15 +1,15 @@
-//! Which tools may be on, as the owner says.
+//! The owner's allowlist and denylist of tools.
 
 use super::Toolset;
 
-/// Toolsets of other agents that stand for every tool: `hermes-cli`, `hermes-telegram` and so on.
+/// Prefix of hermes toolsets that stand for every tool: `hermes-cli`, `hermes-telegram` and so on.
 const EVERYTHING: &str = "hermes-";
 
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct ToolLimits {
-    /// Names of toolsets and tools; an unknown one grants nothing. `None`: every tool.
+    /// Names of toolsets and tools; unknown names grant nothing. `None`: every tool.
     pub allowed: Option<Vec<String>>,
-    /// Names of tools that are off all the same.
+    /// Names of tools that are off in any case.
     pub denied: Vec<String>,
 }
 
@@ -20,7 +20,6 @@ impl ToolLimits {
         !denied && self.allowed.as_ref().is_none_or(|allowed| allowed.iter().any(named))
     }
 
-    /// Whether nothing is off.
     pub(super) fn all(&self) -> bool {
         self.denied.is_empty()
             && self.allowed.as_ref().is_none_or(|allowed| allowed.iter().any(|name| is_all(name)))
@@ -45,7 +44,7 @@ mod tests {
     }
 
     #[test]
-    fn only_allowed_toolsets_and_tools_are_on() {
+    fn enables_only_allowed_toolsets_and_tools() {
         let all = on(None, &[]);
         let file = on(Some(&["file"]), &[]);
         assert!(!file.is_empty() && file.len() < all.len(), "{file:?} of {all:?}");

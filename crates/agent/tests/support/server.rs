@@ -1,5 +1,5 @@
-//! A server of the official Python package: `scripts/test` installs it; without it the tests say that they were not run,
-//! and `PETASOS_MCP_REQUIRED=1` makes that a failure.
+//! MCP server of the official Python package for tests. Without it the tests are skipped;
+//! `PETASOS_MCP_REQUIRED=1` makes that a failure.
 
 use std::path::{Path, PathBuf};
 
@@ -38,10 +38,10 @@ else:
     server.run()
 "#;
 
-/// The interpreter that has the package. `None`: it is not here, and that is said.
+/// The interpreter with the package; `None`, with a message on stderr, if it is not installed.
 pub fn python() -> Option<PathBuf> {
     let here = Path::new(env!("CARGO_MANIFEST_DIR"));
-    // Of the workspace, wherever in it we are built.
+    // The workspace root, from any crate.
     let root = here.ancestors().find(|it| it.join("Cargo.lock").exists()).unwrap_or(here);
     let target = std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| root.join("target"), PathBuf::from);
     let python = target.join("mcp-venv/bin/python");
@@ -53,7 +53,7 @@ pub fn python() -> Option<PathBuf> {
     None
 }
 
-/// Writes the server down and gives its path.
+/// Writes the server program and returns its path.
 pub fn program(folder: &Path) -> String {
     let path = folder.join("server.py");
     std::fs::write(&path, PROGRAM).unwrap();

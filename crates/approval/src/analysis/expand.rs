@@ -1,19 +1,18 @@
-//! From words to fields: what the shell makes of quotes, variables, braces and substitutions.
+//! Expansion of shell words: quotes, variables, braces and substitutions.
 
 use alloc::format;
 use alloc::string::String;
 use alloc::vec::Vec;
 
-use super::shell::{Op, Piece, Word};
+use super::shell::{Op, Piece, ShellWord};
 use super::state::Stream;
 use super::text::{UNKNOWN, has_hole};
-use super::walk::{Walk, Walked};
+use super::walk::{Walk, WalkResult};
 
-const MOST_BRACES: usize = 64;
+const MAX_ALTERNATIVES: usize = 64;
 
 impl Walk<'_> {
-    /// The arguments that a word becomes.
-    pub(super) fn fields(&mut self, word: &Word) -> Walked<Vec<String>> {
+    pub(super) fn fields(&mut self, word: &ShellWord) -> WalkResult<Vec<String>> {
         let mut out = Fields::default();
         for word in braces(word) {
             self.expand(&word, &mut out)?;
@@ -23,8 +22,8 @@ impl Walk<'_> {
         Ok(out.done)
     }
 
-    /// A word where nothing is split: a redirection, a value, a document.
-    pub(super) fn text(&mut self, word: &Word) -> Walked<String> {
+    /// Expands a word without field splitting: a redirection, a value, a document.
+    pub(super) fn text(&mut self, word: &ShellWord) -> WalkResult<String> {
         let mut out = Fields::default();
         self.expand(word, &mut out)?;
         out.end();
@@ -33,10 +32,10 @@ impl Walk<'_> {
         Ok(text)
     }
 
-    fn expand(&mut self, word: &Word, out: &mut Fields) -> Walked<()> {
-        for (place, piece) in word.iter().enumerate() {
+    fn expand(&mut self, word: &ShellWord, out: &mut Fields) -> WalkResult<()> {
+        for (index, piece) in word.iter().enumerate() {
             match piece {
-                Piece::Text { text, quoted: false } if place == 0 => out.push(&self.tilde(text)),
+                Piece::Text { text, quoted: false } if index == 0 => out.push(&self.tilde(text)),
                 Piece::Text { text, .. } => out.push(text),
                 Piece::Parameter { name, op, quoted } => {
                     let values = self.parameter(name, op)?;
@@ -52,13 +51,13 @@ impl Walk<'_> {
                     }
                 }
                 Piece::Output { script, quoted } => {
-                    let output = self.isolated(|walk| walk.script(script, &Stream::nothing()))?.into_text();
+                    let output = self.isolated(|walk| walk.script(script, &Stream::empty()))?.into_text();
                     let output = output.trim_end_matches('\n');
                     self.spend(output.len())?;
                     if *quoted { out.push(output) } else { out.split(output, " \t\n") }
                 }
                 Piece::Source(script) => {
-                    let output = self.isolated(|walk| walk.script(script, &Stream::nothing()))?;
+                    let output = self.isolated(|walk| walk.script(script, &Stream::empty()))?;
                     let path = format!("/dev/fd/{}", 100 + self.steps);
                     self.state.write(&path, output);
                     out.push(&path);
@@ -92,7 +91,7 @@ impl Walk<'_> {
         }
     }
 
-    fn parameter(&mut self, name: &str, op: &Op) -> Walked<Vec<String>> {
+    fn parameter(&mut self, name: &str, op: &Op) -> WalkResult<Vec<String>> {
         let value = self.value(name);
         let known = value.as_ref().is_some_and(|values| !values.iter().any(|value| has_hole(value)));
         let or_unknown =
@@ -141,12 +140,12 @@ impl Walk<'_> {
             "0" => Some(Vec::from([String::from("bash")])),
             "PWD" => (!self.state.cwd.is_empty()).then(|| Vec::from([self.state.cwd.clone()])),
             name => match name.parse::<usize>() {
-                Ok(place) => {
+                Ok(index) => {
                     let args = self.state.get("@").cloned().unwrap_or_default();
-                    if args.iter().any(|arg| has_hole(arg)) && place > args.len() {
+                    if args.iter().any(|arg| has_hole(arg)) && index > args.len() {
                         return None;
                     }
-                    Some(args.into_iter().skip(place - 1).take(1).collect())
+                    Some(args.into_iter().skip(index - 1).take(1).collect())
                 }
                 Err(_not_a_number) => self.state.get(name).cloned(),
             },
@@ -154,7 +153,6 @@ impl Walk<'_> {
     }
 }
 
-/// Fields that are being put together.
 #[derive(Default)]
 struct Fields {
     done: Vec<String>,
@@ -170,7 +168,7 @@ impl Fields {
         self.done.extend(self.current.take());
     }
 
-    /// An unquoted value: it breaks where separators stand.
+    /// Appends an unquoted value, split at separators.
     fn split(&mut self, value: &str, separators: &str) {
         if value.starts_with(|c| separators.contains(c)) {
             self.end();
@@ -189,8 +187,8 @@ impl Fields {
 
     /// `"$@"`
     fn list(&mut self, values: &[String]) {
-        for (place, value) in values.iter().enumerate() {
-            if place > 0 {
+        for (index, value) in values.iter().enumerate() {
+            if index > 0 {
                 self.end();
             }
             self.push(value);
@@ -207,10 +205,10 @@ fn slice(text: &str, range: &str) -> Option<String> {
     Some(text.chars().skip(start).take(length).collect())
 }
 
-/// Takes off what matches, from the front (`#`) or from the back (`%`).
+/// Removes a match from the front (`#`) or the back (`%`).
 fn trimmed(text: &str, sign: char, longest: bool, pattern: &str) -> Option<String> {
-    const MOST: usize = 256;
-    if text.len() > MOST || pattern.len() > MOST || has_hole(pattern) {
+    const MAX_BYTES: usize = 256;
+    if text.len() > MAX_BYTES || pattern.len() > MAX_BYTES || has_hole(pattern) {
         return None;
     }
     let cuts: Vec<usize> = text.char_indices().map(|(at, _)| at).chain([text.len()]).collect();
@@ -218,14 +216,14 @@ fn trimmed(text: &str, sign: char, longest: bool, pattern: &str) -> Option<Strin
         let (front, back) = text.split_at(**at);
         super::text::matches(pattern, if sign == '#' { front } else { back })
     };
-    // the longest front ends last, the longest back begins first
+    // the longest prefix ends last, the longest suffix starts first
     let cut = if (sign == '#') == longest { cuts.iter().rev().find(fits) } else { cuts.iter().find(fits) };
     let (front, back) = text.split_at(*cut.unwrap_or(if sign == '#' { &0 } else { cuts.last()? }));
     Some(String::from(if sign == '#' { back } else { front }))
 }
 
-/// `{a,b}` makes two words. Ranges and too many alternatives become a part that is not known.
-fn braces(word: &Word) -> Vec<Word> {
+/// Expands `{a,b}` to two words. Ranges and too many alternatives become unknown.
+fn braces(word: &ShellWord) -> Vec<ShellWord> {
     let open = |piece: &Piece| matches!(piece, Piece::Text { text, quoted: false } if text.contains('{'));
     if !word.iter().any(open) {
         return Vec::from([word.clone()]);
@@ -237,9 +235,9 @@ fn braces(word: &Word) -> Vec<Word> {
             other => atoms.push(Atom::Piece(other)),
         }
     }
-    let mut left = MOST_BRACES;
+    let mut left = MAX_ALTERNATIVES;
     let words = alternatives(&atoms, &mut left, 0);
-    words.into_iter().map(|atoms| joined(&atoms)).collect()
+    words.into_iter().map(|atoms| join_atoms(&atoms)).collect()
 }
 
 #[derive(Clone)]
@@ -248,8 +246,8 @@ enum Atom<'a> {
     Piece(&'a Piece),
 }
 
-fn joined(atoms: &[Atom]) -> Word {
-    let mut word = Word::new();
+fn join_atoms(atoms: &[Atom]) -> ShellWord {
+    let mut word = ShellWord::new();
     for atom in atoms {
         match (atom, word.last_mut()) {
             (Atom::Char(c), Some(Piece::Text { text, quoted: false })) => text.push(*c),
@@ -276,7 +274,7 @@ fn alternatives<'a>(atoms: &[Atom<'a>], left: &mut usize, depth: usize) -> Vec<V
     words
 }
 
-/// The first group with a comma on its own level: where it opens, its commas, where it closes.
+/// The first brace group with a comma: its start, its commas, its end.
 fn first_brace(atoms: &[Atom]) -> Option<(usize, Vec<usize>, usize)> {
     let mut opened: Vec<(usize, Vec<usize>)> = Vec::new();
     let mut found: Option<(usize, Vec<usize>, usize)> = None;

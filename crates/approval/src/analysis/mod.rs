@@ -1,4 +1,4 @@
-//! What a shell command would do: parsed as the shell would, and walked without running anything.
+//! Static analysis of shell commands: parsing and walking a script without running it.
 
 mod expand;
 pub(crate) mod own;

@@ -1,4 +1,4 @@
-//! Where a path leads: the system, a home, a device, somebody's credentials.
+//! Classification of paths: system, homes, devices, credentials.
 
 use alloc::string::String;
 use alloc::vec::Vec;
@@ -41,7 +41,7 @@ const ROOTS: [&str; 29] = [
 const USR: [&str; 10] =
     ["bin", "sbin", "lib", "lib32", "lib64", "libexec", "share", "local", "include", "src"];
 
-/// An absolute path without `.`, `..` and doubled slashes; `None` when it is relative to nobody knows where.
+/// An absolute path without `.`, `..` and doubled slashes; `None` if the working directory is unknown.
 pub(crate) fn resolve(path: &str, cwd: &str) -> Option<String> {
     let mut parts: Vec<&str> = Vec::new();
     if !path.starts_with('/') {
@@ -80,7 +80,7 @@ fn is_everything(part: &str) -> bool {
     !plain && part.contains(['*', '?', '['])
 }
 
-/// What deleting this with everything in it would mean. `path` is absolute and resolved.
+/// The hardline of a recursive deletion of `path`, which is absolute and resolved.
 pub(crate) fn wiped(path: &str, context: &Context) -> Option<Hardline> {
     let mut parts: Vec<&str> = path.split('/').filter(|part| !part.is_empty()).collect();
     // every process shows its root once more
@@ -109,7 +109,7 @@ pub(crate) fn wiped(path: &str, context: &Context) -> Option<Hardline> {
     }
 }
 
-/// Something under `/dev` that is more than a stream.
+/// A device under `/dev` that is not a stream.
 pub(crate) fn is_device(path: &str) -> bool {
     const STREAMS: [&str; 11] =
         ["null", "zero", "full", "stdin", "stdout", "stderr", "tty", "random", "urandom", "ptmx", "console"];
@@ -120,7 +120,7 @@ pub(crate) fn is_device(path: &str) -> bool {
         && !FOLDERS.iter().any(|folder| name.starts_with(folder))
 }
 
-/// What changing this file would mean.
+/// The category of a change to this file.
 pub(crate) fn sensitive(path: &str, cwd: &str, context: &Context) -> Option<Category> {
     if is_own(path, cwd, context) {
         return Some(Category::OwnConfig);
@@ -191,6 +191,6 @@ fn is_credential(parts: &[&str]) -> bool {
 /// The last part of a path: the name of a program. Unknown folders do not matter.
 pub(crate) fn base(path: &str) -> &str {
     let name = path.rsplit('/').next().unwrap_or(path);
-    // an unknown prefix ends where the text begins again only if a slash stands between
+    // a placeholder may contain a slash
     if name.chars().any(is_hole) { path } else { name }
 }

@@ -1,4 +1,4 @@
-//! What a shell knows at one point of a script: variables, functions, where it is, what it wrote.
+//! The shell state at one point of a script: variables, functions, working directory, written files.
 
 use alloc::collections::BTreeMap;
 use alloc::rc::Rc;
@@ -8,11 +8,10 @@ use alloc::vec::Vec;
 use super::shell::Script;
 use super::text::{DECODED, REMOTE, UNKNOWN};
 
-/// More names than this are not kept apart: what is not kept is unknown.
-const MOST_NAMES: usize = 256;
-const MOST_VALUE: usize = 4096;
+/// Maximum entries per map; further names are unknown.
+const MAX_NAMES: usize = 256;
+const MAX_VALUE_BYTES: usize = 4096;
 
-/// What comes out of a command or goes into it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Stream {
     Known(String),
@@ -22,11 +21,11 @@ pub(crate) enum Stream {
 }
 
 impl Stream {
-    pub(crate) fn nothing() -> Self {
+    pub(crate) fn empty() -> Self {
         Self::Known(String::new())
     }
 
-    /// As a part of a value.
+    /// The text, or its placeholder.
     pub(crate) fn into_text(self) -> String {
         match self {
             Self::Known(text) => text,
@@ -48,7 +47,7 @@ impl Stream {
         }
     }
 
-    /// What a filter gives that we do not compute: unknown, and as foreign as what went in.
+    /// The output of a filter that is not computed: unknown, with the origin of its input.
     pub(crate) fn filtered(&self) -> Self {
         match self {
             Self::Known(_) | Self::Unknown => Self::Unknown,
@@ -57,11 +56,10 @@ impl Stream {
         }
     }
 
-    /// One after the other.
     pub(crate) fn then(self, next: Self) -> Self {
         match (self, next) {
             (Self::Known(mut text), Self::Known(more)) => {
-                if text.len() + more.len() > 16 * MOST_VALUE {
+                if text.len() + more.len() > 16 * MAX_VALUE_BYTES {
                     return Self::Unknown;
                 }
                 text.push_str(&more);
@@ -78,16 +76,15 @@ impl Stream {
 
 #[derive(Debug, Clone, Default)]
 pub(crate) struct State {
-    /// A list only for arrays and `$@`.
+    /// More than one value only for arrays and `$@`.
     variables: Rc<BTreeMap<String, Vec<String>>>,
     functions: Rc<BTreeMap<String, Rc<Script>>>,
-    /// What this script wrote, by path.
     files: Rc<BTreeMap<String, Stream>>,
     runnable: Rc<BTreeMap<String, ()>>,
     /// Empty: unknown.
     pub cwd: String,
-    /// Something was not kept, so what it stands for is not known.
-    pub crowded: bool,
+    /// Some entries were dropped.
+    pub overflowed: bool,
 }
 
 impl State {
@@ -96,10 +93,10 @@ impl State {
     }
 
     pub(crate) fn set(&mut self, name: &str, mut values: Vec<String>) {
-        if values.iter().map(String::len).sum::<usize>() > MOST_VALUE {
+        if values.iter().map(String::len).sum::<usize>() > MAX_VALUE_BYTES {
             values = Vec::from([String::from(UNKNOWN)]);
         }
-        self.crowded |= !keep(&mut self.variables, name, values);
+        self.overflowed |= !insert_bounded(&mut self.variables, name, values);
     }
 
     pub(crate) fn unset(&mut self, name: &str) {
@@ -113,7 +110,7 @@ impl State {
     }
 
     pub(super) fn define(&mut self, name: &str, body: Rc<Script>) {
-        self.crowded |= !keep(&mut self.functions, name, body);
+        self.overflowed |= !insert_bounded(&mut self.functions, name, body);
     }
 
     pub(crate) fn written(&self, path: &str) -> Option<&Stream> {
@@ -122,30 +119,30 @@ impl State {
 
     pub(crate) fn write(&mut self, path: &str, content: Stream) {
         if !path.starts_with("/dev/null") {
-            self.crowded |= !keep(&mut self.files, path, content);
+            self.overflowed |= !insert_bounded(&mut self.files, path, content);
         }
     }
 
     pub(crate) fn make_runnable(&mut self, path: &str) {
-        self.crowded |= !keep(&mut self.runnable, path, ());
+        self.overflowed |= !insert_bounded(&mut self.runnable, path, ());
     }
 
     pub(crate) fn is_runnable(&self, path: &str) -> bool {
         self.runnable.contains_key(path)
     }
 
-    /// Out of a subshell: its variables and its place are gone, its files are there.
-    pub(crate) fn left(inner: Self, outer: Self) -> Self {
-        Self { files: inner.files, runnable: inner.runnable, crowded: inner.crowded, ..outer }
+    /// The state after a subshell: its files persist, its variables and working directory do not.
+    pub(crate) fn after_subshell(inner: Self, outer: Self) -> Self {
+        Self { files: inner.files, runnable: inner.runnable, overflowed: inner.overflowed, ..outer }
     }
 
-    /// After something that may have happened or not: what both sides agree on, and what only one knows.
-    pub(crate) fn joined(self, before: &Self) -> Self {
+    /// Merges the state after an optional command with the one before; differing values become unknown.
+    pub(crate) fn merged(self, before: &Self) -> Self {
         let mut after = self;
         if !Rc::ptr_eq(&after.variables, &before.variables) {
             for (name, value) in before.variables.iter() {
                 let Some(now) = after.variables.get(name).filter(|now| *now != value) else { continue };
-                // whatever may separate does: to split too much hides nothing
+                // IFS: keep all possible separators, since splitting too much hides nothing
                 let both = if name == "IFS" { value.concat() + &now.concat() } else { String::from(UNKNOWN) };
                 Rc::make_mut(&mut after.variables).insert(name.clone(), Vec::from([both]));
             }
@@ -154,8 +151,8 @@ impl State {
     }
 }
 
-fn keep<T: Clone>(map: &mut Rc<BTreeMap<String, T>>, name: &str, value: T) -> bool {
-    let room = map.len() < MOST_NAMES || map.contains_key(name);
+fn insert_bounded<T: Clone>(map: &mut Rc<BTreeMap<String, T>>, name: &str, value: T) -> bool {
+    let room = map.len() < MAX_NAMES || map.contains_key(name);
     if room {
         Rc::make_mut(map).insert(String::from(name), value);
     }

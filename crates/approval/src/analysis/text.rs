@@ -1,13 +1,13 @@
-//! Characters: what a command looks like, what it hides, what its escapes stand for.
+//! Characters: cleaning, look-alike folding, escapes, patterns, decoding.
 
 use alloc::string::String;
 use alloc::vec::Vec;
 
-/// Stands in a value for a part that only running the command would tell.
+/// Placeholder for a part of a value that is only known at run time.
 pub(crate) const UNKNOWN: char = '\u{10FFFD}';
-/// The same, for a part that was decoded from something unreadable.
+/// Placeholder for decoded text.
 pub(crate) const DECODED: char = '\u{10FFFC}';
-/// The same, for a part that comes from another machine.
+/// Placeholder for text from another machine.
 pub(crate) const REMOTE: char = '\u{10FFFB}';
 
 pub(crate) fn is_hole(c: char) -> bool {
@@ -18,12 +18,12 @@ pub(crate) fn has_hole(text: &str) -> bool {
     text.contains(is_hole)
 }
 
-/// A command as the shell gets it, and as a person may read it.
+/// A command as the shell receives it and as a person reads it.
 pub(crate) struct Cleaned {
     pub plain: String,
-    /// Without control characters and with look-alikes folded to what they look like; only when that makes a difference.
+    /// Without control characters and with look-alikes folded, if that makes a difference.
     pub folded: Option<String>,
-    /// Something in it hides or reorders what a person sees.
+    /// Contains characters that hide or reorder text.
     pub hidden: bool,
 }
 
@@ -33,14 +33,14 @@ pub(crate) fn clean(command: &str) -> Cleaned {
     for c in command.chars() {
         match c {
             '\n' | '\t' => plain.push(c),
-            // An ordinary character of a word to the shell: taking it out would join or split words that the shell does not.
+            // Part of a word to the shell, so it must not be removed.
             '\0'..='\u{1f}' | '\u{7f}'..='\u{9f}' => {
                 hidden = true;
                 plain.push('\u{FFFD}');
             }
             c if is_hole(c) => plain.push('\u{FFFD}'),
             c => {
-                hidden |= deceives(c);
+                hidden |= is_deceptive(c);
                 plain.push(c);
             }
         }
@@ -50,7 +50,7 @@ pub(crate) fn clean(command: &str) -> Cleaned {
     Cleaned { plain, folded, hidden }
 }
 
-/// As a terminal shows it: without control characters and escape sequences.
+/// As shown by a terminal: without control characters and escape sequences.
 fn without_escapes(command: &str) -> String {
     let mut shown = String::with_capacity(command.len());
     let mut chars = command.chars().peekable();
@@ -71,13 +71,13 @@ fn without_escapes(command: &str) -> String {
     shown
 }
 
-/// Invisible, or turns the writing around. The joiners of emoji and scripts are left alone.
-fn deceives(c: char) -> bool {
+/// Invisible or direction-changing characters. Joiners of emoji and scripts are excluded.
+fn is_deceptive(c: char) -> bool {
     matches!(c, '\u{200b}' | '\u{61c}' | '\u{34f}' | '\u{17b4}' | '\u{17b5}' | '\u{fff0}'..='\u{fffb}' | '\u{1bca0}'..='\u{1bca3}' | '\u{1d173}'..='\u{1d17a}' | '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2060}'..='\u{206f}' | '\u{180e}'
         | '\u{feff}' | '\u{ad}' | '\u{115f}' | '\u{1160}' | '\u{3164}' | '\u{ffa0}' | '\u{e0000}'..='\u{e0fff}')
 }
 
-/// Invisible on a screen, or shown at another position: escaped when a command is displayed.
+/// Characters that are invisible or displaced on a screen and are escaped in the display form.
 pub(crate) fn is_invisible(c: char) -> bool {
     let control = c.is_control() && !matches!(c, '\n' | '\t');
     let blank = matches!(
@@ -86,19 +86,19 @@ pub(crate) fn is_invisible(c: char) -> bool {
     );
     let joiner = matches!(c, '\u{200c}' | '\u{200d}' | '\u{180b}'..='\u{180f}' | '\u{fe00}'..='\u{fe0f}' | '\u{e0100}'..='\u{e01ef}');
     let broken = matches!(c, '\u{2028}' | '\u{2029}' | '\u{e000}'..='\u{f8ff}' | '\u{fdd0}'..='\u{fdef}' | '\u{f0000}'..='\u{10ffff}');
-    control || blank || joiner || broken || deceives(c)
+    control || blank || joiner || broken || is_deceptive(c)
 }
 
-/// The ASCII character that `c` looks like; `None` for what cannot be seen.
+/// The ASCII look-alike of `c`; `None` for invisible characters.
 fn fold(c: char) -> Option<char> {
     let folded = match c {
         '\0'..='\u{7f}' => c,
-        _ if deceives(c) => return None,
+        _ if is_deceptive(c) => return None,
         '\u{200c}' | '\u{200d}' | '\u{fe00}'..='\u{fe0f}' => return None,
         '\u{ff01}'..='\u{ff5e}' => shifted(c, '\u{ff01}', '!'),
         '\u{1d400}'..='\u{1d6a3}' => {
-            let place = (u32::from(c) - 0x1d400) % 52;
-            let base = if place < 26 { u32::from(b'A') + place } else { u32::from(b'a') + place - 26 };
+            let index = (u32::from(c) - 0x1d400) % 52;
+            let base = if index < 26 { u32::from(b'A') + index } else { u32::from(b'a') + index - 26 };
             char::from_u32(base).unwrap_or(c)
         }
         '\u{1d7ce}'..='\u{1d7ff}' => char::from_digit((u32::from(c) - 0x1d7ce) % 10, 10).unwrap_or(c),
@@ -146,7 +146,7 @@ fn shifted(c: char, from: char, to: char) -> char {
     char::from_u32(u32::from(c) - u32::from(from) + u32::from(to)).unwrap_or(c)
 }
 
-/// What the escapes of `$'…'`, `echo -e` and `printf` stand for.
+/// Decodes the escapes of `$'…'`, `echo -e` and `printf`.
 pub(crate) fn unescape(raw: &str) -> String {
     let mut out = String::with_capacity(raw.len());
     let mut chars = raw.chars().peekable();
@@ -193,11 +193,12 @@ pub(crate) fn unescape(raw: &str) -> String {
     out
 }
 
-/// Shell patterns: `*`, `?`, `[…]`; a hole matches anything. `?` and sets match one character.
+/// Matches shell patterns: `*`, `?`, `[…]`. A placeholder matches any text.
 pub(crate) fn matches(pattern: &str, text: &str) -> bool {
     let pattern: Vec<char> = pattern.chars().collect();
     let text: Vec<char> = text.chars().collect();
-    let (mut p, mut t) = (0, 0);
+    let mut p = 0;
+    let mut t = 0;
     let mut back: Option<(usize, usize)> = None;
     while t < text.len() {
         match pattern.get(p) {
@@ -252,7 +253,8 @@ fn set(pattern: &[char], start: usize, c: char) -> (bool, usize) {
 
 pub(crate) fn base64(text: &str) -> Option<String> {
     let mut bytes = Vec::new();
-    let (mut bits, mut count) = (0_u32, 0);
+    let mut bits = 0_u32;
+    let mut count = 0;
     for c in text.bytes().filter(|c| !c.is_ascii_whitespace() && *c != b'=') {
         let value = match c {
             b'A'..=b'Z' => c - b'A',

@@ -1,46 +1,45 @@
-//! Going through a script as the shell would, without doing anything.
+//! Walks a script as the shell would run it, without effects.
 //!
-//! Every branch counts as taken, every loop as run. What never runs ends the walk at once; everything else
-//! is collected. Each step costs, so no input keeps us for long.
+//! Every branch counts as taken and every loop as run. A forbidden command ends the walk; all categories are collected.
+//! The number of steps is bounded.
 
 use alloc::collections::BTreeSet;
 use alloc::rc::Rc;
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 
-use super::shell::{self, Assign, Chain, Command, Kind, Redirect, Script, Trouble};
+use super::shell::{self, Assign, Chain, Kind, ParseError, Redirect, Script, ShellCommand};
 use super::state::{State, Stream};
 use super::text::{DECODED, REMOTE, UNKNOWN, has_hole};
 use crate::{Category, Context, Hardline};
 
-pub(crate) type Walked<T> = Result<T, Hardline>;
+pub(crate) type WalkResult<T> = Result<T, Hardline>;
 
-/// Commands, and everything that takes as long as one.
-const MOST_STEPS: u32 = 25_000;
-/// Scripts in scripts: functions, `eval`, `sh -c`.
-const MOST_NESTING: u32 = 16;
-/// Rounds of a loop that are looked at one by one.
-const MOST_ROUNDS: usize = 16;
+const MAX_STEPS: u32 = 25_000;
+/// Maximum nesting of functions, `eval` and `sh -c`.
+const MAX_NESTING: u32 = 16;
+/// Maximum loop iterations that are walked one by one.
+const MAX_ITERATIONS: usize = 16;
 
 pub(crate) struct Walk<'a> {
     pub(crate) context: &'a Context<'a>,
     pub(crate) state: State,
     pub(crate) found: BTreeSet<Category>,
-    /// The gateway was named by this command or by one that feeds it.
+    /// This command, or one that feeds it, names the gateway.
     pub(crate) names_gateway: bool,
     pub(crate) steps: u32,
     depth: u32,
-    /// How many pipes and background jobs we are inside of.
+    /// Number of enclosing pipes and background jobs.
     forks: u32,
-    /// Functions that are being called, with the forks at that moment.
+    /// The call stack of functions, with the forks at each call.
     calls: Vec<(Rc<Script>, u32)>,
 }
 
-/// Everything a command line would do, short of what never runs.
-pub(crate) fn read(text: &str, context: &Context) -> Walked<BTreeSet<Category>> {
+/// Returns the categories of a command line.
+pub(crate) fn walk_command(text: &str, context: &Context) -> WalkResult<BTreeSet<Category>> {
     let mut walk = Walk::new(context);
     walk.code(text)?;
-    if walk.state.crowded {
+    if walk.state.overflowed {
         walk.found.insert(Category::Unreadable);
     }
     Ok(walk.found)
@@ -64,7 +63,7 @@ impl<'a> Walk<'a> {
                 state.set(name, Vec::from([String::from(value)]));
             }
         }
-        // commands are started by the gateway, or by somebody it started
+        // commands are children of the gateway or of its children
         if let Some(pid) = context.gateway_pids.first() {
             state.set("PPID", Vec::from([pid.to_string()]));
         }
@@ -80,47 +79,47 @@ impl<'a> Walk<'a> {
         }
     }
 
-    pub(crate) fn spend(&mut self, length: usize) -> Walked<()> {
-        self.steps += 1 + u32::try_from(length / 64).unwrap_or(MOST_STEPS);
-        if self.steps > MOST_STEPS { Err(Hardline::TooLarge) } else { Ok(()) }
+    pub(crate) fn spend(&mut self, length: usize) -> WalkResult<()> {
+        self.steps += 1 + u32::try_from(length / 64).unwrap_or(MAX_STEPS);
+        if self.steps > MAX_STEPS { Err(Hardline::TooLarge) } else { Ok(()) }
     }
 
-    pub(crate) fn ask(&mut self, category: Category) {
+    pub(crate) fn report(&mut self, category: Category) {
         self.found.insert(category);
     }
 
-    /// Something is run whose text has parts that are not known.
-    pub(crate) fn ask_about_holes(&mut self, text: &str) {
+    /// Adds the category of code with unknown parts.
+    pub(crate) fn report_holes(&mut self, text: &str) {
         match Stream::of_text(text) {
             Stream::Known(_) => {}
-            Stream::Unknown => self.ask(Category::Obscured),
-            Stream::Decoded => self.ask(Category::DecodedCode),
-            Stream::Remote => self.ask(Category::RemoteCode),
+            Stream::Unknown => self.report(Category::Obscured),
+            Stream::Decoded => self.report(Category::DecodedCode),
+            Stream::Remote => self.report(Category::RemoteCode),
         }
     }
 
-    /// Text that the shell will run.
-    pub(crate) fn code(&mut self, text: &str) -> Walked<Stream> {
+    /// Walks text that the shell runs as code.
+    pub(crate) fn code(&mut self, text: &str) -> WalkResult<Stream> {
         self.spend(text.len())?;
-        self.ask_about_holes(text);
+        self.report_holes(text);
         self.nested(|walk| {
             let program = shell::parse(text, 0);
-            let input = if walk.context.fed { Stream::Unknown } else { Stream::nothing() };
+            let input = if walk.context.stdin_open { Stream::Unknown } else { Stream::empty() };
             let output = walk.script(&program.script, &input)?;
-            match program.trouble {
+            match program.error {
                 None => {}
-                Some(Trouble::TooDeep) => return Err(Hardline::TooLarge),
-                Some(Trouble::Syntax) => {
-                    walk.ask(Category::Unreadable);
-                    walk.crude(text)?;
+                Some(ParseError::TooDeep) => return Err(Hardline::TooLarge),
+                Some(ParseError::Syntax) => {
+                    walk.report(Category::Unreadable);
+                    walk.walk_words(text)?;
                 }
             }
             Ok(output)
         })
     }
 
-    fn nested<T>(&mut self, visit: impl FnOnce(&mut Self) -> Walked<T>) -> Walked<T> {
-        if self.depth >= MOST_NESTING {
+    fn nested<T>(&mut self, visit: impl FnOnce(&mut Self) -> WalkResult<T>) -> WalkResult<T> {
+        if self.depth >= MAX_NESTING {
             return Err(Hardline::TooLarge);
         }
         self.depth += 1;
@@ -129,8 +128,8 @@ impl<'a> Walk<'a> {
         Ok(visited)
     }
 
-    /// For text that is no grammar we know: every run of words is taken for a command.
-    fn crude(&mut self, text: &str) -> Walked<()> {
+    /// Fallback for unparsable text: every run of words counts as a command.
+    fn walk_words(&mut self, text: &str) -> WalkResult<()> {
         for part in text.split([';', '|', '&', '\n', '(', ')', '{', '}', '`']) {
             let words: Vec<String> = part
                 .split_whitespace()
@@ -144,10 +143,10 @@ impl<'a> Walk<'a> {
         Ok(())
     }
 
-    pub(super) fn script(&mut self, script: &Script, input: &Stream) -> Walked<Stream> {
+    pub(super) fn script(&mut self, script: &Script, input: &Stream) -> WalkResult<Stream> {
         let named = self.names_gateway;
         let mut any = named;
-        let mut output = Stream::nothing();
+        let mut output = Stream::empty();
         for chain in &script.0 {
             self.names_gateway = named;
             output = output.then(self.chain(chain, input)?);
@@ -157,30 +156,30 @@ impl<'a> Walk<'a> {
         Ok(output)
     }
 
-    fn chain(&mut self, chain: &Chain, input: &Stream) -> Walked<Stream> {
+    fn chain(&mut self, chain: &Chain, input: &Stream) -> WalkResult<Stream> {
         if chain.background {
             self.forks += 1;
-            let output = self.isolated(|walk| walk.links(&chain.pipelines, input));
+            let output = self.isolated(|walk| walk.pipelines(&chain.pipelines, input));
             self.forks -= 1;
             return output;
         }
-        self.links(&chain.pipelines, input)
+        self.pipelines(&chain.pipelines, input)
     }
 
-    fn links(&mut self, pipelines: &[Vec<Command>], input: &Stream) -> Walked<Stream> {
-        let mut output = Stream::nothing();
+    fn pipelines(&mut self, pipelines: &[Vec<ShellCommand>], input: &Stream) -> WalkResult<Stream> {
+        let mut output = Stream::empty();
         let mut sure = None;
         for stages in pipelines {
             output = output.then(self.pipeline(stages, input)?);
             sure.get_or_insert_with(|| self.state.clone());
         }
         if let (Some(sure), true) = (sure, pipelines.len() > 1) {
-            self.state = core::mem::take(&mut self.state).joined(&sure);
+            self.state = core::mem::take(&mut self.state).merged(&sure);
         }
         Ok(output)
     }
 
-    fn pipeline(&mut self, stages: &[Command], input: &Stream) -> Walked<Stream> {
+    fn pipeline(&mut self, stages: &[ShellCommand], input: &Stream) -> WalkResult<Stream> {
         if let [only] = stages {
             return self.command(only, input);
         }
@@ -193,15 +192,15 @@ impl<'a> Walk<'a> {
         Ok(stream)
     }
 
-    /// In a process of its own: variables do not come back.
-    pub(crate) fn isolated<T>(&mut self, visit: impl FnOnce(&mut Self) -> Walked<T>) -> Walked<T> {
+    /// Walks a subshell, whose variables do not persist.
+    pub(crate) fn isolated<T>(&mut self, visit: impl FnOnce(&mut Self) -> WalkResult<T>) -> WalkResult<T> {
         let outer = self.state.clone();
         let visited = visit(self)?;
-        self.state = State::left(core::mem::take(&mut self.state), outer);
+        self.state = State::after_subshell(core::mem::take(&mut self.state), outer);
         Ok(visited)
     }
 
-    fn command(&mut self, command: &Command, input: &Stream) -> Walked<Stream> {
+    fn command(&mut self, command: &ShellCommand, input: &Stream) -> WalkResult<Stream> {
         self.spend(0)?;
         let mut input = input.clone();
         let mut targets = Vec::new();
@@ -221,7 +220,7 @@ impl<'a> Walk<'a> {
                 Redirect::Write(word) => {
                     let path = self.text(word)?;
                     self.writes(&path)?;
-                    targets.push(self.place(&path));
+                    targets.push(self.absolute(&path));
                 }
             }
         }
@@ -232,7 +231,7 @@ impl<'a> Walk<'a> {
         Ok(output)
     }
 
-    fn kind(&mut self, kind: &Kind, input: &Stream) -> Walked<Stream> {
+    fn kind(&mut self, kind: &Kind, input: &Stream) -> WalkResult<Stream> {
         match kind {
             Kind::Simple { assigns, words } => {
                 let mut fields = Vec::new();
@@ -248,34 +247,40 @@ impl<'a> Walk<'a> {
                     self.text(word)?;
                 }
                 let before = self.state.clone();
-                let mut output = Stream::nothing();
+                let mut output = Stream::empty();
                 for branch in branches {
                     output = output.then(self.script(branch, input)?.filtered());
                 }
-                self.state = core::mem::take(&mut self.state).joined(&before);
+                self.state = core::mem::take(&mut self.state).merged(&before);
                 Ok(output)
             }
-            Kind::For { name, words, body } => self.rounds(name, words, body, input),
+            Kind::For { name, words, body } => self.for_loop(name, words, body, input),
             Kind::Function { name, body } => {
                 self.state.define(name, Rc::clone(body));
-                // it may be called from a later command, with anything
+                // a later command may call it with any arguments
                 let unknown = Vec::from([String::from(UNKNOWN)]);
                 self.isolated(|walk| walk.call(body, unknown, input))?;
-                Ok(Stream::nothing())
+                Ok(Stream::empty())
             }
         }
     }
 
-    fn rounds(&mut self, name: &str, words: &[shell::Word], body: &Script, input: &Stream) -> Walked<Stream> {
+    fn for_loop(
+        &mut self,
+        name: &str,
+        words: &[shell::ShellWord],
+        body: &Script,
+        input: &Stream,
+    ) -> WalkResult<Stream> {
         let mut values = Vec::new();
         for word in words {
             values.extend(self.fields(word)?);
         }
-        if values.len() > MOST_ROUNDS || words.is_empty() {
-            values.truncate(MOST_ROUNDS);
+        if values.len() > MAX_ITERATIONS || words.is_empty() {
+            values.truncate(MAX_ITERATIONS);
             values.push(String::from(UNKNOWN));
         }
-        let mut output = Stream::nothing();
+        let mut output = Stream::empty();
         for value in values {
             self.state.set(name, Vec::from([value]));
             output = output.then(self.script(body, input)?);
@@ -283,7 +288,7 @@ impl<'a> Walk<'a> {
         Ok(output)
     }
 
-    fn simple(&mut self, assigns: &[Assign], fields: &[String], input: &Stream) -> Walked<Stream> {
+    fn simple(&mut self, assigns: &[Assign], fields: &[String], input: &Stream) -> WalkResult<Stream> {
         let mut before = Vec::new();
         for assign in assigns {
             let mut values = Vec::new();
@@ -303,12 +308,12 @@ impl<'a> Walk<'a> {
                 }
                 values = all;
             }
-            self.assigned(&assign.name, &values.join(" "))?;
+            self.check_assignment(&assign.name, &values.join(" "))?;
             self.state.set(&assign.name, values);
             before.push((assign.name.as_str(), old));
         }
         if fields.is_empty() {
-            return Ok(Stream::nothing());
+            return Ok(Stream::empty());
         }
         let output = self.run(fields, input)?;
         for (name, old) in before.into_iter().rev() {
@@ -320,8 +325,8 @@ impl<'a> Walk<'a> {
         Ok(output)
     }
 
-    /// Some variables are programs that others will run.
-    pub(crate) fn assigned(&mut self, name: &str, value: &str) -> Walked<()> {
+    /// Variables whose value other programs run as a command.
+    pub(crate) fn check_assignment(&mut self, name: &str, value: &str) -> WalkResult<()> {
         const COMMANDS: [&str; 14] = [
             "PROMPT_COMMAND",
             "BASH_ENV",
@@ -338,7 +343,7 @@ impl<'a> Walk<'a> {
             "GIT_EXTERNAL_DIFF",
             "SSH_ASKPASS",
         ];
-        // a function handed on in the environment
+        // a function exported in the environment
         if value.starts_with("()") {
             self.isolated(|walk| walk.code(&alloc::format!("handed_on{value}")))?;
         }
@@ -348,13 +353,18 @@ impl<'a> Walk<'a> {
         Ok(())
     }
 
-    /// Calls a function. One that calls itself through a pipe or in the background grows without end.
-    pub(super) fn call(&mut self, body: &Rc<Script>, args: Vec<String>, input: &Stream) -> Walked<Stream> {
+    /// Calls a function. Recursion through a pipe or in the background is a fork bomb.
+    pub(super) fn call(
+        &mut self,
+        body: &Rc<Script>,
+        args: Vec<String>,
+        input: &Stream,
+    ) -> WalkResult<Stream> {
         let mut inside = self.calls.iter().filter(|(known, _)| Rc::ptr_eq(known, body));
         if inside.clone().any(|(_, forks)| self.forks > *forks) {
             return Err(Hardline::ForkBomb);
         }
-        // once more with other arguments, and that is that
+        // at most one recursive call is walked
         if inside.nth(1).is_some() {
             return Ok(Stream::Unknown);
         }
@@ -370,19 +380,18 @@ impl<'a> Walk<'a> {
         Ok(output)
     }
 
-    /// What stands in a file.
     pub(crate) fn content(&self, path: &str) -> Stream {
         match path {
-            "/dev/null" => Stream::nothing(),
+            "/dev/null" => Stream::empty(),
             path if path.starts_with("/dev/tcp/") || path.starts_with("/dev/udp/") => Stream::Remote,
             path if path.contains(REMOTE) => Stream::Remote,
             path if path.contains(DECODED) => Stream::Decoded,
-            path => self.state.written(&self.place(path)).cloned().unwrap_or(Stream::Unknown),
+            path => self.state.written(&self.absolute(path)).cloned().unwrap_or(Stream::Unknown),
         }
     }
 
-    /// A path as it is remembered: absolute where that is possible.
-    pub(crate) fn place(&self, path: &str) -> String {
+    /// The absolute path, if the working directory is known.
+    pub(crate) fn absolute(&self, path: &str) -> String {
         let resolved = super::path::resolve(path, &self.state.cwd);
         resolved.unwrap_or_else(|| String::from(path.strip_prefix("./").unwrap_or(path)))
     }

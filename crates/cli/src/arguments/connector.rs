@@ -1,25 +1,25 @@
-//! The other end of the relay, and a gateway's way to it.
+//! Arguments of `enroll` and `connector`.
 
 use clap::{Args, Subcommand};
 
 #[derive(Debug, Args)]
-pub struct Enroll {
-    /// The enrollment token; default: GATEWAY_RELAY_ENROLL_TOKEN
+pub struct EnrollArguments {
+    /// Enrollment token [default: $GATEWAY_RELAY_ENROLL_TOKEN]
     #[arg(long)]
     pub token: Option<String>,
-    /// Address of the connector; default: GATEWAY_RELAY_URL
+    /// Address of the connector [default: $GATEWAY_RELAY_URL]
     #[arg(long)]
     pub connector_url: Option<String>,
-    /// Name of this gateway there; default: after this machine
+    /// Name of this gateway at the connector [default: derived from the host name]
     #[arg(long)]
     pub gateway_id: Option<String>,
-    /// Address that the connector calls when something waits for a gateway that sleeps
+    /// URL that the connector calls to wake a sleeping gateway
     #[arg(long)]
     pub wake_url: Option<String>,
 }
 
 #[derive(Debug, Args)]
-pub struct Connector {
+pub struct ConnectorArguments {
     #[command(subcommand)]
     pub action: ConnectorAction,
 }
@@ -32,88 +32,88 @@ pub enum ConnectorAction {
         #[arg(long, value_name = "ADDR")]
         listen: Option<String>,
     },
-    /// Who agents belong to
+    /// Manage tenants, the owners of gateways
     #[command(subcommand)]
     Tenant(TenantAction),
-    /// The gateways that may come in
+    /// Manage the gateways that may connect
     #[command(subcommand)]
     Gateway(GatewayAction),
-    /// Print a token with which one gateway can enroll itself
+    /// Print a token with which one gateway can enroll
     EnrollToken {
-        /// Whose gateway it will be
+        /// Tenant of the gateway
         #[arg(long, value_name = "TENANT")]
         tenant: String,
-        /// How long it is good for
+        /// Lifetime of the token
         #[arg(long, value_name = "SECONDS", default_value_t = 3600, value_parser = clap::value_parser!(u64).range(1..=604_800))]
         within: u64,
     },
     /// Print a token with which a tenant's installer provisions gateways
     IdentityToken {
-        /// Whose installer
+        /// Tenant of the installer
         #[arg(long, value_name = "TENANT")]
         tenant: String,
     },
-    /// Give somebody's messages, or a whole scope, to one agent
+    /// Route the messages of a person, or of a whole scope, to one agent
     Bind {
         #[arg(help = platform_help())]
         platform: String,
-        /// The id of a person; with --scope, of a guild, a workspace or a group
+        /// Id of a person; with --scope, of a guild, a workspace or a group
         id: String,
-        /// The agent
+        /// Instance of the agent
         #[arg(long, value_name = "INSTANCE")]
         instance: String,
-        /// Everyone in that guild, workspace or group
+        /// Apply to everyone in that guild, workspace or group
         #[arg(long)]
         scope: bool,
     },
-    /// Take somebody's messages, or a whole scope, away from the agent that has them
+    /// Stop routing the messages of a person, or of a whole scope, to an agent
     Unbind {
         #[arg(help = platform_help())]
         platform: String,
-        /// The id of a person; with --scope, of a guild, a workspace or a group
+        /// Id of a person; with --scope, of a guild, a workspace or a group
         id: String,
-        /// Everyone in that guild, workspace or group
+        /// Apply to everyone in that guild, workspace or group
         #[arg(long)]
         scope: bool,
     },
-    /// Print a code; whoever sends the bot /link CODE speaks to that agent from then on
+    /// Print a code; a person who sends /link CODE to the bot talks to this agent from then on
     Link {
-        /// The agent
+        /// Instance of the agent
         #[arg(long, value_name = "INSTANCE")]
         instance: String,
     },
-    /// Show instances, their queues, and what was put aside
+    /// Show instances, their queues and dead letters
     Status,
 }
 
 #[derive(Debug, Subcommand)]
 pub enum TenantAction {
-    /// Add one
+    /// Add a tenant
     Add { id: String },
-    /// List them
+    /// List tenants
     List,
 }
 
 #[derive(Debug, Subcommand)]
 pub enum GatewayAction {
-    /// Add one, and print its secret
+    /// Add a gateway and print its secret
     Add {
         id: String,
-        /// Whose it is
+        /// Tenant of the gateway
         #[arg(long, value_name = "TENANT")]
         tenant: String,
-        /// The agent it runs; made if there is none
+        /// Instance of the agent
         #[arg(long, value_name = "INSTANCE")]
         instance: String,
-        /// The address that is called when something waits for it
+        /// URL that the connector calls to wake it
         #[arg(long, value_name = "URL")]
         wake_url: Option<String>,
     },
-    /// List them
+    /// List gateways
     List,
-    /// Give one a new secret, and print it; the old one is good for a day
+    /// Create a new secret for a gateway and print it; the old one stays valid for a day
     Rotate { id: String },
-    /// Let one in no longer; it is put out at once
+    /// Revoke a gateway and disconnect it at once
     Revoke { id: String },
 }
 

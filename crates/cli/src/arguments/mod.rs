@@ -1,10 +1,10 @@
-//! What can be typed after `petasos`: the commands; what each of them takes lies beside this.
+//! Command-line arguments. The top-level commands are here, their arguments in the modules below.
 
+mod access;
 mod connector;
-mod keep;
-mod life;
-mod rules;
-mod talk;
+mod conversations;
+mod lifecycle;
+mod maintenance;
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -12,18 +12,22 @@ use std::time::Duration;
 use clap::{Parser, Subcommand};
 use clap_complete::Shell;
 
-pub use connector::{Connector, ConnectorAction, Enroll, GatewayAction, TenantAction};
-pub use keep::{Backup, Doctor, Restore};
-pub use life::{Drain, DrainAction, DrainAsk, Gateway, Prove, Run, Service, ServiceAction, ServiceInstall};
-pub use rules::{
-    Approvals, ApprovalsAction, Config, ConfigAction, MemoryAction, Pairing, PairingAction, Remembered,
+pub use access::{
+    ApprovalsAction, ApprovalsArguments, ConfigAction, ConfigArguments, MemoryAction, MemoryArguments,
+    PairingAction, PairingArguments,
 };
-pub use talk::{
-    Chat, Cron, CronAction, Links, LinksAction, NewCron, Outbox, OutboxAction, OutboxState, Send, Sessions,
-    SessionsAction,
+pub use connector::{ConnectorAction, ConnectorArguments, EnrollArguments, GatewayAction, TenantAction};
+pub use conversations::{
+    ChatArguments, CronAction, CronAddArguments, CronArguments, LinksAction, LinksArguments, OutboxAction,
+    OutboxArguments, OutboxStateFilter, SendArguments, SessionsAction, SessionsArguments,
 };
+pub use lifecycle::{
+    DrainAction, DrainArguments, DrainRequestArguments, GatewayCommand, ProveArguments, RunArguments,
+    ServiceAction, ServiceArguments, ServiceInstallArguments,
+};
+pub use maintenance::{BackupArguments, DoctorArguments, RestoreArguments};
 
-/// One AI agent on every chat platform you use, and it keeps its promises there.
+/// One AI agent on every chat platform you use
 #[derive(Debug, Parser)]
 #[command(name = "petasos", version, arg_required_else_help = true, propagate_version = true)]
 #[command(after_help = "Start with: petasos run\nThen, in another terminal: petasos chat")]
@@ -34,99 +38,101 @@ pub struct Arguments {
     /// Print data as JSON
     #[arg(long, global = true)]
     pub json: bool,
-    /// Log more; twice for everything
+    /// Log more; repeat for everything
     #[arg(short, long, global = true, action = clap::ArgAction::Count)]
     pub verbose: u8,
     /// Log errors only
     #[arg(short, long, global = true, conflicts_with = "verbose")]
     pub quiet: bool,
     #[command(subcommand)]
-    pub command: Command,
+    pub command: CliCommand,
 }
 
 #[derive(Debug, Subcommand)]
-pub enum Command {
+pub enum CliCommand {
     /// Run the gateway in the foreground
-    Run(Run),
-    /// The same, as other gateways call it
+    Run(RunArguments),
+    /// The same as run, under the name that other gateways use
     #[command(hide = true, subcommand)]
-    Gateway(Gateway),
-    /// Talk to the agent in this terminal
-    Chat(Chat),
+    Gateway(GatewayCommand),
+    /// Chat with the agent in this terminal
+    Chat(ChatArguments),
     /// Show what the gateway is doing
     Status,
     /// List conversations, or show one
-    Sessions(Sessions),
-    /// Show how the platforms are connected; try, pause or resume one
-    Links(Links),
-    /// Say something in a chat, from this machine
-    Send(Send),
-    /// List the chats that can be written to by name
+    Sessions(SessionsArguments),
+    /// Show platform connections; retry, pause or resume one
+    Links(LinksArguments),
+    /// Send a message to a chat
+    Send(SendArguments),
+    /// List the chats that can be addressed by name
     Channels,
-    /// List undelivered messages, send one again, or drop it
-    Outbox(Outbox),
-    /// List, set, pause or run scheduled work
-    Cron(Cron),
+    /// List undelivered messages; retry or drop one
+    Outbox(OutboxArguments),
+    /// List, add, pause, run or remove scheduled jobs
+    Cron(CronArguments),
     /// Show, edit or clear what the agent remembers
-    Memory(Remembered),
-    /// Let people in who asked for it, or out again
-    Pairing(Pairing),
-    /// List which kinds of commands run unasked, or have them asked about again
-    Approvals(Approvals),
+    Memory(MemoryArguments),
+    /// List pairing requests; approve or revoke access
+    Pairing(PairingArguments),
+    /// List lasting approvals, or revoke them
+    Approvals(ApprovalsArguments),
     /// Check and explain the configuration
-    Config(Config),
-    /// Look for what may be wrong
-    Doctor(Doctor),
-    /// Copy database, memories and configuration, checked; the gateway may run
-    Backup(Backup),
-    /// Put a backup in the place of a home's database and files
-    Restore(Restore),
-    /// Print a fresh link to the web page; it lets one browser in
+    Config(ConfigArguments),
+    /// Check the installation for problems
+    Doctor(DoctorArguments),
+    /// Back up database, memories and configuration; the gateway may keep running
+    Backup(BackupArguments),
+    /// Replace the database and files of a home with a backup
+    Restore(RestoreArguments),
+    /// Print a one-time sign-in link to the web page
     Open,
-    /// Try the promises on this machine: kills, network cuts, a full disk; nothing of yours is touched
-    Prove(Prove),
-    /// Stop the running gateway and wait until it is gone
+    /// Test the delivery guarantees on this machine: kills, network failures, a full disk. Uses a temporary
+    /// home
+    Prove(ProveArguments),
+    /// Stop the running gateway and wait until it has exited
     Stop {
-        /// Interrupt the turns that are running; the next start resumes them
+        /// Interrupt running turns; the next start resumes them
         #[arg(long)]
         now: bool,
     },
-    /// Start the gateway anew and wait until the new one is up
+    /// Restart the gateway and wait until the new process is up
     Restart {
-        /// Wait until the new one is up (the default)
+        /// Wait until the new process is up (the default)
         #[arg(long, overrides_with = "no_wait")]
         wait: bool,
-        /// Ask for it and leave
+        /// Request the restart and return at once
         #[arg(long, overrides_with = "wait")]
         no_wait: bool,
     },
-    /// Let no new turns start, while those that are running finish
-    Drain(Drain),
-    /// Let turns start again after a drain
+    /// Stop new turns from starting and let running turns finish
+    Drain(DrainArguments),
+    /// End a drain, so that turns start again
     Resume,
-    /// Get credentials for a relay's connector, once for a token
-    Enroll(Enroll),
-    /// Hold the platforms' credentials for gateways that come and go
-    Connector(Connector),
-    /// Let systemd keep the gateway running
-    Service(Service),
+    /// Exchange an enrollment token for the credentials of a relay connector
+    Enroll(EnrollArguments),
+    /// Run and manage a connector, which holds platform credentials for other gateways
+    Connector(ConnectorArguments),
+    /// Install, remove or show the systemd service of the gateway
+    Service(ServiceArguments),
     /// Print version and build
     Version,
     /// Print a completion script for a shell
     Completions { shell: Shell },
 }
 
-/// Seconds, with or without a fraction.
-fn span(text: &str) -> Result<Duration, String> {
-    let seconds: f64 = text.trim().parse().map_err(|_| "a number of seconds".to_owned())?;
-    Duration::try_from_secs_f64(seconds).map_err(|_| "a number of seconds from 0 on".to_owned())
+fn parse_seconds(text: &str) -> Result<Duration, String> {
+    let seconds: f64 = text.trim().parse().map_err(|_| "expected a number of seconds".to_owned())?;
+    Duration::try_from_secs_f64(seconds).map_err(|_| "expected a number of seconds of at least 0".to_owned())
 }
 
-/// As the API wants it.
-fn chat_name(text: &str) -> Result<String, String> {
+/// The form that the API requires.
+fn parse_name(text: &str) -> Result<String, String> {
     let fits = (1..=64).contains(&text.len());
     let plain = text.chars().all(|c| c.is_ascii_alphanumeric() || c == '_' || c == '-');
-    (fits && plain).then(|| text.to_owned()).ok_or_else(|| "1 to 64 of A-Z a-z 0-9 _ -".into())
+    (fits && plain)
+        .then(|| text.to_owned())
+        .ok_or_else(|| "expected 1 to 64 characters of A-Z a-z 0-9 _ -".into())
 }
 
 #[cfg(test)]
@@ -135,12 +141,12 @@ mod tests {
     use clap::CommandFactory;
 
     #[test]
-    fn the_arguments_are_sound() {
+    fn arguments_pass_clap_debug_assertions() {
         Arguments::command().debug_assert();
     }
 
     #[test]
-    fn everything_has_a_help_text() {
+    fn every_option_and_command_has_help() {
         fn check(command: &clap::Command) {
             for argument in command.get_arguments().filter(|it| !it.is_positional()) {
                 assert!(argument.get_help().is_some(), "{} {}", command.get_name(), argument.get_id());

@@ -1,4 +1,4 @@
-//! Files and directories of backups: private, synced, never through a link.
+//! File operations of backups: private modes, fsync, no symlinks followed.
 
 use std::collections::BTreeMap;
 use std::fs::{self, DirBuilder, File, OpenOptions, Permissions};
@@ -33,7 +33,6 @@ pub(super) fn write(path: &Path, bytes: &[u8]) -> io::Result<()> {
     file.sync_all()
 }
 
-/// A file that is not there is left out.
 pub(super) fn copy(from: &Path, to: &Path) -> io::Result<()> {
     match fs::read(from) {
         Ok(bytes) => write(to, &bytes),
@@ -42,14 +41,14 @@ pub(super) fn copy(from: &Path, to: &Path) -> io::Result<()> {
     }
 }
 
-/// Links are left out: they lead elsewhere.
+/// Symlinks are skipped: they point outside the tree.
 pub(super) fn copy_tree(from: &Path, to: &Path) -> io::Result<()> {
-    let Ok(found) = fs::symlink_metadata(from) else { return Ok(()) };
-    if found.is_file() {
+    let Ok(metadata) = fs::symlink_metadata(from) else { return Ok(()) };
+    if metadata.is_file() {
         copy(from, to)?;
-        return fs::set_permissions(to, Permissions::from_mode(found.permissions().mode() & 0o700));
+        return fs::set_permissions(to, Permissions::from_mode(metadata.permissions().mode() & 0o700));
     }
-    if !found.is_dir() {
+    if !metadata.is_dir() {
         return Ok(());
     }
     make_private(to)?;
@@ -60,19 +59,19 @@ pub(super) fn copy_tree(from: &Path, to: &Path) -> io::Result<()> {
     Ok(())
 }
 
-/// Every file below, with its path from there.
-pub(super) fn each(
+/// Visits every file below `at` with its path relative to `root`.
+pub(super) fn for_each_file(
     root: &Path,
     at: &Path,
-    do_it: &mut dyn FnMut(&Path, &str) -> io::Result<()>,
+    visit: &mut dyn FnMut(&Path, &str) -> io::Result<()>,
 ) -> io::Result<()> {
     for entry in fs::read_dir(at)? {
         let path = entry?.path();
         if path.is_dir() {
-            each(root, &path, do_it)?;
+            for_each_file(root, &path, visit)?;
         } else {
             let name = path.strip_prefix(root).unwrap_or(&path).to_string_lossy().into_owned();
-            do_it(&path, &name)?;
+            visit(&path, &name)?;
         }
     }
     Ok(())
@@ -80,7 +79,7 @@ pub(super) fn each(
 
 pub(super) fn digests(root: &Path) -> io::Result<BTreeMap<String, String>> {
     let mut digests = BTreeMap::new();
-    each(root, root, &mut |path, name| {
+    for_each_file(root, root, &mut |path, name| {
         digests.insert(name.to_owned(), digest(path)?);
         Ok(())
     })?;
@@ -100,23 +99,22 @@ fn digest(path: &Path) -> io::Result<String> {
     Ok(context.finish().as_ref().iter().map(|byte| format!("{byte:02x}")).collect())
 }
 
-/// Bytes of all files below, without links. A path that does not exist has none.
+/// Total bytes of the files below; symlinks and missing paths count as zero.
 pub(super) fn size(path: &Path) -> io::Result<u64> {
-    let found = match fs::symlink_metadata(path) {
-        Ok(found) => found,
+    let metadata = match fs::symlink_metadata(path) {
+        Ok(metadata) => metadata,
         Err(error) if error.kind() == ErrorKind::NotFound => return Ok(0),
         Err(error) => return Err(error),
     };
-    if !found.is_dir() {
-        return Ok(if found.is_file() { found.len() } else { 0 });
+    if !metadata.is_dir() {
+        return Ok(if metadata.is_file() { metadata.len() } else { 0 });
     }
     fs::read_dir(path)?.try_fold(0, |bytes, entry| Ok(bytes + size(&entry?.path())?))
 }
 
-/// Space that this user may fill on the file system of this directory.
 pub(super) fn free_space(directory: &Path) -> io::Result<u64> {
-    let found = rustix::fs::statvfs(directory)?;
-    Ok(found.f_bavail.saturating_mul(found.f_frsize))
+    let metadata = rustix::fs::statvfs(directory)?;
+    Ok(metadata.f_bavail.saturating_mul(metadata.f_frsize))
 }
 
 pub(super) fn parent(path: &Path) -> &Path {

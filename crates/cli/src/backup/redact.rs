@@ -1,18 +1,18 @@
-//! A configuration without its credentials.
+//! Removes credentials from a copied configuration.
 
 use std::io::{self, ErrorKind};
 use std::path::Path;
 
 use serde_json::Value;
 
-/// Words in the name of a setting that holds a credential.
-const NAMES: [&str; 9] =
+/// Words in the names of settings that hold a credential.
+const SECRET_WORDS: [&str; 9] =
     ["token", "secret", "password", "passwd", "key", "credential", "authorization", "cookie", "webhook_url"];
-/// Settings whose values are credentials whatever their names are.
-const WHOLE: [&str; 2] = ["env", "headers"];
+/// Sections whose values are all treated as credentials.
+const SECRET_SECTIONS: [&str; 2] = ["env", "headers"];
 
-/// Rewrites the file if a credential is in it: as JSON, which is YAML, without its comments. A file that cannot be
-/// parsed is removed, because nothing can be said of what is in it.
+/// Rewrites the file without credentials, as JSON, which is YAML without comments. A file that cannot be
+/// parsed is removed, because its content is unknown.
 pub(super) fn config(path: &Path) -> io::Result<()> {
     let text = match std::fs::read_to_string(path) {
         Ok(text) => text,
@@ -35,9 +35,9 @@ fn redact(value: &mut Value) {
         Value::Object(fields) => {
             for (name, field) in fields {
                 let name = name.to_lowercase();
-                let whole = WHOLE.contains(&name.as_str());
-                let named = NAMES.iter().any(|word| name.contains(word));
-                if whole || (named && !field.is_object()) {
+                let is_section = SECRET_SECTIONS.contains(&name.as_str());
+                let named = SECRET_WORDS.iter().any(|word| name.contains(word));
+                if is_section || (named && !field.is_object()) {
                     *field = Value::Null;
                 } else {
                     redact(field);
@@ -50,11 +50,11 @@ fn redact(value: &mut Value) {
     }
 }
 
-/// A setting that was commented out still shows its value.
+/// A commented-out setting still contains its value.
 fn mentions_credential_in_comment(text: &str) -> bool {
     let comments =
         text.lines().filter_map(|line| line.split_once('#')).map(|(_, comment)| comment.to_lowercase());
-    comments.into_iter().any(|comment| NAMES.iter().any(|word| comment.contains(word)))
+    comments.into_iter().any(|comment| SECRET_WORDS.iter().any(|word| comment.contains(word)))
 }
 
 #[cfg(test)]
@@ -72,7 +72,7 @@ mod tests {
     }
 
     #[test]
-    fn credentials_are_left_out_wherever_they_stand() {
+    fn removes_credentials_at_any_depth() {
         check("a: 1 # kept\n", "a: 1");
         check("telegram: {token: abc, home: '7'}", "telegram: {token: null, home: '7'}");
         check("mcp: {one: {env: {A: b}, command: x}}", "mcp: {one: {env: null, command: x}}");
@@ -81,7 +81,7 @@ mod tests {
     }
 
     #[test]
-    fn a_comment_that_may_hold_a_credential_goes() {
+    fn removes_comments_that_may_hold_a_credential() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("config.yaml");
         std::fs::write(&path, "a: 1\n# token: abc\n").unwrap();

@@ -1,4 +1,8 @@
-//! Puts a backup in the place of a home's database and files.
+//! Restores a backup over a home's database and files.
+//!
+//! The backup is verified, copied into `.restore.part`, synced and verified again. The existing files move to
+//! `replaced-TIME`; then the restored ones move in, the database last. A crash in between leaves a home
+//! without a database, and `replaced-TIME` with the old one.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -12,7 +16,6 @@ use super::{DATABASE, FILES, FOLDERS, Manifest, SECRETS, files, read_manifest, u
 use crate::failure::Failure;
 use crate::lock;
 
-/// Whether a home that is newer than the backup is replaced.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Force {
     No,
@@ -20,18 +23,16 @@ pub enum Force {
 }
 
 #[derive(Debug, Serialize)]
-pub struct Restored {
+pub struct RestoreResult {
     pub home: PathBuf,
-    /// What was there before; `None`: nothing.
+    /// Directory with the replaced files; `None` if there were none.
     pub replaced: Option<PathBuf>,
     pub manifest: Manifest,
 }
 
-/// Checks the backup, then puts it in place. What was there is kept aside.
-pub fn restore(home: &Home, backup: &Path, force: Force, now: Millis) -> Result<Restored, Failure> {
+pub fn restore(home: &Home, backup: &Path, force: Force, now: Millis) -> Result<RestoreResult, Failure> {
     let manifest = verify(backup)?;
-    // A gateway that runs holds the home.
-    let _lock = lock::take(home)?;
+    let _lock = lock::acquire(home)?;
     if force == Force::No {
         refuse_newer(home, &manifest)?;
     }
@@ -43,29 +44,29 @@ pub fn restore(home: &Home, backup: &Path, force: Force, now: Millis) -> Result<
     mark_restored(&staged.join(DATABASE), manifest.made_at, now)?;
     files::sync_tree(&staged).map_err(failed)?;
     let aside = home.path().join(format!("replaced-{}", super::stamp(now)));
-    let replaced = put_aside(home, &staged, &aside).map_err(failed)?;
-    put_in_place(home, &staged).map_err(failed)?;
+    let replaced = move_existing(home, &staged, &aside).map_err(failed)?;
+    install(home, &staged).map_err(failed)?;
     files::remove_all(&staged).map_err(failed)?;
-    Ok(Restored { home: home.path().into(), replaced: replaced.then_some(aside), manifest })
+    Ok(RestoreResult { home: home.path().into(), replaced: replaced.then_some(aside), manifest })
 }
 
-/// Everything the manifest names is there and unchanged, and the database is sound.
+/// Checks that every file of the manifest is present and unchanged, and that the database is intact.
 fn verify(backup: &Path) -> Result<Manifest, Failure> {
-    let next = "choose another backup: petasos backup lists where they are made";
+    let next = "choose another backup; backups are stored in backup.directory (petasos config explain backup.directory)";
     let manifest = read_manifest(backup)
-        .map_err(|error| Failure::new(format!("{} is no backup: {error}", backup.display())).next(next))?;
+        .map_err(|error| Failure::new(format!("{} is not a backup: {error}", backup.display())).next(next))?;
     let mut found = files::digests(backup).map_err(|error| unwritable(backup, &error))?;
     found.remove(super::MANIFEST);
     let differs = manifest.files.iter().find(|(name, digest)| found.get(*name) != Some(digest));
     if let Some((name, _)) = differs {
-        let what = format!("{} in {} is missing or was changed", name, backup.display());
-        return Err(Failure::new(what).next(next));
+        let message = format!("{} in {} is missing or was modified", name, backup.display());
+        return Err(Failure::new(message).next(next));
     }
     let checked =
         check_copy(&backup.join(DATABASE)).map_err(|error| Failure::new(error.to_string()).next(next))?;
     if checked != manifest.database {
-        let what = format!("the database in {} is another one than its manifest says", backup.display());
-        return Err(Failure::new(what).next(next));
+        let message = format!("the database in {} does not match its manifest", backup.display());
+        return Err(Failure::new(message).next(next));
     }
     Ok(manifest)
 }
@@ -74,22 +75,23 @@ fn refuse_newer(home: &Home, manifest: &Manifest) -> Result<(), Failure> {
     if !home.database().exists() {
         return Ok(());
     }
-    let next = "--force replaces it all the same; what is there now is kept aside";
+    let next = "--force replaces it anyway and keeps the current files";
     let found = Reader::open(home.database()).map_err(|error| error.to_string());
     let found = found.and_then(|reader| reader.progress().map_err(|error| error.to_string()));
     let found = found.map_err(|error| {
-        Failure::new(format!("how new the home's database is cannot be told: {error}")).next(next)
+        Failure::new(format!("the age of the home's database is unknown: {error}")).next(next)
     })?;
     if found.is_newer_than(&manifest.database.progress) {
-        let what = format!("{} is newer than the backup", home.database().display());
-        return Err(Failure::new(what).next(next));
+        let message = format!("{} is newer than the backup", home.database().display());
+        return Err(Failure::new(message).next(next));
     }
     Ok(())
 }
 
-/// What the backup replaces goes into a directory of its own. Log and shared memory belong to their database.
-fn put_aside(home: &Home, staged: &Path, aside: &Path) -> std::io::Result<bool> {
-    // With the database go the notes about it: a recovery, a salvage or damage of the old one is not of the new one.
+/// Moves the files that the backup replaces into `aside`, with the write-ahead log and shared memory of their
+/// database.
+fn move_existing(home: &Home, staged: &Path, aside: &Path) -> std::io::Result<bool> {
+    // Recovery, salvage and damage notes belong to the old database.
     let notes = ["petasos.db-recovery", "petasos.db-damaged", "petasos.db-salvage.json", ".petasos.db-map"];
     let mut names = vec!["petasos.db-wal", "petasos.db-shm", DATABASE];
     names.extend(notes);
@@ -107,8 +109,8 @@ fn put_aside(home: &Home, staged: &Path, aside: &Path) -> std::io::Result<bool> 
     Ok(true)
 }
 
-/// The database last: until it is there, no gateway starts with half a home.
-fn put_in_place(home: &Home, staged: &Path) -> std::io::Result<()> {
+/// The database last: without it no gateway starts on a half-restored home.
+fn install(home: &Home, staged: &Path) -> std::io::Result<()> {
     for name in names_in(staged).into_iter().chain([DATABASE]) {
         fs::rename(staged.join(name), home.path().join(name))?;
     }

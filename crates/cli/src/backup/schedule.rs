@@ -1,4 +1,4 @@
-//! Backups that a running gateway makes by itself.
+//! Scheduled backups of a running gateway.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -7,66 +7,67 @@ use petasos_config::keys::gateway;
 use petasos_config::{Home, Settings};
 use petasos_core::Millis;
 
-use super::{Plan, Secrets, make, newest};
+use super::{BackupPlan, SecretsMode, create, newest};
 use crate::print::now;
 
-/// How often the gateway looks whether one is due: the age of the newest one decides, not its own uptime.
-const LOOK: Duration = Duration::from_secs(60);
-const FIRST_LOOK: Duration = Duration::from_secs(300);
-/// After a failure.
-const AGAIN: Duration = Duration::from_secs(3600);
+/// The age of the newest backup decides when the next one is due, not the uptime of the gateway.
+const CHECK_INTERVAL: Duration = Duration::from_secs(60);
+const FIRST_CHECK: Duration = Duration::from_secs(300);
+const RETRY_DELAY: Duration = Duration::from_secs(3600);
 
-/// `None`: no backups by itself.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Schedule {
-    pub every: Option<Duration>,
-    pub plan: Plan,
+pub struct BackupSchedule {
+    pub interval: Option<Duration>,
+    pub plan: BackupPlan,
 }
 
-impl Schedule {
-    pub fn of(home: &Home, settings: &Settings) -> Self {
+impl BackupSchedule {
+    pub fn from_settings(home: &Home, settings: &Settings) -> Self {
         let directory = settings
             .get(&gateway::BACKUP_DIRECTORY)
             .map_or_else(|| home.path().join("backups"), PathBuf::from);
         let keep = Some(settings.get(&gateway::BACKUP_KEEP));
-        let plan = Plan { directory, secrets: Secrets::LeaveOut, keep };
-        Self { every: settings.get(&gateway::BACKUP_EVERY), plan }
+        let plan = BackupPlan { directory, secrets: SecretsMode::Exclude, keep };
+        Self { interval: settings.get(&gateway::BACKUP_EVERY), plan }
     }
 }
 
-/// Whether the newest backup is older than the interval. One from the future (the clock was set back) is not.
-fn is_due(newest: Option<Millis>, every: Duration, now: Millis) -> bool {
-    newest.is_none_or(|made| now.since(made) >= every)
+/// Whether the newest backup is older than the interval. A backup from the future (the clock was set back) is
+/// not.
+fn is_due(newest: Option<Millis>, interval: Duration, now: Millis) -> bool {
+    newest.is_none_or(|backup| now.since(backup) >= interval)
 }
 
-/// Until `leaving` resolves. A backup reads from a connection of its own: no commit waits for it.
-pub async fn run(leaving: impl Future<Output = ()>, home: Home, schedule: Schedule) {
-    let Some(every) = schedule.every else { return };
-    let mut leaving = std::pin::pin!(leaving);
-    let mut pause = FIRST_LOOK;
+/// Runs until `shutdown` resolves. A backup reads over its own database connection, so no commit waits for
+/// it.
+pub async fn run(shutdown: impl Future<Output = ()>, home: Home, schedule: BackupSchedule) {
+    let Some(interval) = schedule.interval else { return };
+    let mut shutdown = std::pin::pin!(shutdown);
+    let mut pause = FIRST_CHECK;
     loop {
         tokio::select! {
-            () = &mut leaving => return,
+            () = &mut shutdown => return,
             () = tokio::time::sleep(pause) => {}
         }
-        pause = LOOK;
-        let (home, schedule) = (home.clone(), schedule.clone());
-        let look = move || {
-            let newest = newest(&schedule.plan.directory).map(|(_, made)| made);
-            is_due(newest, every, now()).then(|| make(&home, &schedule.plan, now()))
+        pause = CHECK_INTERVAL;
+        let home = home.clone();
+        let schedule = schedule.clone();
+        let check = move || {
+            let newest = newest(&schedule.plan.directory).map(|(_, backup)| backup);
+            is_due(newest, interval, now()).then(|| create(&home, &schedule.plan, now()))
         };
-        match tokio::task::spawn_blocking(look).await {
+        match tokio::task::spawn_blocking(check).await {
             Ok(None) => {}
-            Ok(Some(Ok(made))) => {
-                tracing::info!(path = %made.path.display(), bytes = made.bytes, removed = made.removed, "backup made");
+            Ok(Some(Ok(backup))) => {
+                tracing::info!(path = %backup.path.display(), bytes = backup.bytes, removed = backup.removed, "backup created");
             }
             Ok(Some(Err(failure))) => {
-                tracing::error!(why = %failure, "the backup failed; it is tried again in an hour");
-                pause = AGAIN;
+                tracing::error!(error = %failure, "backup failed; retrying in an hour");
+                pause = RETRY_DELAY;
             }
             Err(_panicked) => {
-                tracing::error!("the backup panicked; it is tried again in an hour");
-                pause = AGAIN;
+                tracing::error!("backup panicked; retrying in an hour");
+                pause = RETRY_DELAY;
             }
         }
     }
@@ -102,13 +103,16 @@ mod tests {
         Home::resolve(Some(folder), |_| None).unwrap()
     }
 
-    fn schedule(directory: PathBuf, every: Option<Duration>) -> Schedule {
-        Schedule { every, plan: Plan { directory, secrets: Secrets::LeaveOut, keep: Some(7) } }
+    fn schedule(directory: PathBuf, interval: Option<Duration>) -> BackupSchedule {
+        BackupSchedule {
+            interval,
+            plan: BackupPlan { directory, secrets: SecretsMode::Exclude, keep: Some(7) },
+        }
     }
 
-    /// Time is virtual: it passes while nothing else is to be done.
-    async fn until(what: impl Fn() -> bool) {
-        while !what() {
+    /// Time is paused and advances only while the runtime is idle.
+    async fn until(condition: impl Fn() -> bool) {
+        while !condition() {
             tokio::time::sleep(Duration::from_secs(1)).await;
         }
     }
@@ -118,37 +122,37 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn makes_one_backup_and_no_other_before_it_is_due() {
+    async fn creates_no_second_backup_before_it_is_due() {
         let folder = tempfile::tempdir().unwrap();
         let directory = folder.path().join("backups");
         let started = tokio::time::Instant::now();
-        let leaving = async {
+        let shutdown = async {
             until(|| count(&directory) == 1).await;
-            assert!(started.elapsed() >= FIRST_LOOK, "not right after the start");
-            tokio::time::sleep(LOOK * 10).await;
+            assert!(started.elapsed() >= FIRST_CHECK, "not right after the start");
+            tokio::time::sleep(CHECK_INTERVAL * 10).await;
         };
-        run(leaving, home(folder.path()), schedule(directory.clone(), Some(HOUR))).await;
+        run(shutdown, home(folder.path()), schedule(directory.clone(), Some(HOUR))).await;
         assert_eq!(count(&directory), 1);
     }
 
     #[tokio::test(start_paused = true)]
-    async fn tries_again_an_hour_after_a_failure() {
+    async fn retries_an_hour_after_a_failure() {
         let folder = tempfile::tempdir().unwrap();
         let directory = folder.path().join("backups");
         fs::write(&directory, "a file is in the way").unwrap();
         let started = tokio::time::Instant::now();
-        let leaving = async {
-            tokio::time::sleep(FIRST_LOOK + LOOK).await;
+        let shutdown = async {
+            tokio::time::sleep(FIRST_CHECK + CHECK_INTERVAL).await;
             fs::remove_file(&directory).unwrap();
             until(|| count(&directory) == 1).await;
-            assert!(started.elapsed() >= AGAIN);
+            assert!(started.elapsed() >= RETRY_DELAY);
         };
-        run(leaving, home(folder.path()), schedule(directory.clone(), Some(HOUR))).await;
+        run(shutdown, home(folder.path()), schedule(directory.clone(), Some(HOUR))).await;
         assert_eq!(count(&directory), 1);
     }
 
     #[tokio::test(start_paused = true)]
-    async fn makes_none_without_an_interval() {
+    async fn creates_none_without_an_interval() {
         let folder = tempfile::tempdir().unwrap();
         let directory = folder.path().join("backups");
         run(std::future::pending(), home(folder.path()), schedule(directory.clone(), None)).await;

@@ -1,4 +1,4 @@
-//! Server-sent events, as our own gateway writes them.
+//! Parses the server-sent events of the gateway.
 
 use serde_json::Value;
 
@@ -10,37 +10,37 @@ pub struct Event {
     pub data: Value,
 }
 
-/// An open stream. Dropping it hangs up.
+/// An open event stream. Dropping it closes the connection.
 #[derive(Debug)]
-pub struct Events {
+pub struct EventStream {
     response: reqwest::Response,
-    reader: Reader,
+    parser: SseParser,
 }
 
-impl Events {
+impl EventStream {
     pub(super) fn new(response: reqwest::Response) -> Self {
-        Self { response, reader: Reader::default() }
+        Self { response, parser: SseParser::default() }
     }
 
-    /// The next event; `Gone` when the gateway has closed the stream.
+    /// The next event, or `Unreachable` once the gateway has closed the stream.
     pub async fn next(&mut self) -> Result<Event, Error> {
         loop {
-            if let Some(event) = self.reader.pop() {
+            if let Some(event) = self.parser.pop() {
                 return Ok(event);
             }
-            let chunk = self.response.chunk().await.map_err(|_| Error::Gone)?;
-            self.reader.push(&chunk.ok_or(Error::Gone)?);
+            let chunk = self.response.chunk().await.map_err(|_| Error::Unreachable)?;
+            self.parser.push(&chunk.ok_or(Error::Unreachable)?);
         }
     }
 }
 
-/// Bytes in, events out.
+/// Incremental parser: bytes in, events out.
 #[derive(Debug, Default)]
-struct Reader {
+struct SseParser {
     buffer: Vec<u8>,
 }
 
-impl Reader {
+impl SseParser {
     fn push(&mut self, bytes: &[u8]) {
         self.buffer.extend_from_slice(bytes);
     }
@@ -49,15 +49,15 @@ impl Reader {
         loop {
             let end = self.buffer.windows(2).position(|pair| pair == b"\n\n")?;
             let block: Vec<u8> = self.buffer.drain(..end + 2).collect();
-            if let Some(event) = read(&String::from_utf8_lossy(&block)) {
+            if let Some(event) = parse_event(&String::from_utf8_lossy(&block)) {
                 return Some(event);
             }
         }
     }
 }
 
-/// `None` for a block that only keeps the connection alive.
-fn read(block: &str) -> Option<Event> {
+/// `None` for a block without data, such as a heartbeat.
+fn parse_event(block: &str) -> Option<Event> {
     let field = |name: &str| {
         let values = block.lines().filter_map(|line| line.strip_prefix(name)?.strip_prefix(':'));
         let values: Vec<&str> = values.map(|value| value.strip_prefix(' ').unwrap_or(value)).collect();
@@ -73,15 +73,15 @@ mod tests {
     use serde_json::json;
 
     #[test]
-    fn events_come_out_whole_however_the_bytes_come_in() {
+    fn parses_events_from_any_chunking() {
         let text =
             ": hello\n\nevent: row\nid: 4\ndata: {\"a\":\"ß\"}\n\nevent: idle\ndata: {}\n\n".as_bytes();
         for step in 1..text.len() {
-            let mut reader = Reader::default();
+            let mut parser = SseParser::default();
             let mut events = Vec::new();
             for chunk in text.chunks(step) {
-                reader.push(chunk);
-                events.extend(std::iter::from_fn(|| reader.pop()));
+                parser.push(chunk);
+                events.extend(std::iter::from_fn(|| parser.pop()));
             }
             let want = [("row", json!({"a": "ß"})), ("idle", json!({}))];
             let want = want.map(|(name, data)| Event { name: name.into(), data });

@@ -1,75 +1,63 @@
-//! One file per command. What they share: the home, and how to print.
+//! Commands, grouped by domain, and their shared context.
 
-pub mod approvals;
-pub mod backup;
-pub mod channels;
-pub mod chat;
-pub mod config;
-pub mod cron;
-pub mod drain;
-pub mod links;
-pub mod memory;
-pub mod open;
-pub mod outbox;
-pub mod pairing;
-pub mod prove;
-pub mod restart;
-pub mod resume;
-pub mod send;
-pub mod service;
-pub mod sessions;
-pub mod status;
-pub mod stop;
-pub mod version;
-mod wait;
+mod access;
+mod conversations;
+mod delivery;
+mod lifecycle;
+mod maintenance;
+
+pub use access::{approvals, open, pairing};
+pub use conversations::{chat, cron, memory, sessions};
+pub use delivery::{channels, links, outbox, send};
+pub use lifecycle::{drain, restart, resume, status, stop};
+pub use maintenance::{backup, config, prove, service, version};
 
 use petasos_config::{Home, Problem, Resolved};
 use petasos_store::{OpenError, Reader, Store};
 
 use crate::failure::Failure;
-use crate::logs::Loudness;
+use crate::logs::Verbosity;
 use crate::{lock, print};
 
-/// What every command is given.
 #[derive(Debug)]
 pub struct Context {
     pub home: Home,
     pub json: bool,
-    pub loudness: Loudness,
+    pub verbosity: Verbosity,
 }
 
-/// Whether a gateway could start with these settings. Problems are added to them; the errors come back, too.
-pub type Check<'a> = &'a dyn Fn(&Home, &mut Resolved) -> Result<(), Vec<Problem>>;
+/// Checks whether a gateway could start with these settings. Adds problems to them and returns the errors.
+pub type StartCheck<'a> = &'a dyn Fn(&Home, &mut Resolved) -> Result<(), Vec<Problem>>;
 
-/// Tells of warnings, once.
-pub fn warn(problems: &[Problem]) {
+pub fn print_warnings(problems: &[Problem]) {
     for problem in problems.iter().filter(|it| it.severity != petasos_config::Severity::Error) {
-        print::warn_of!("{} {problem}", print::styled(print::ODD, "warning:"));
+        print::errln!("{} {problem}", print::styled(print::WARNING, "warning:"));
     }
 }
 
-/// The database as it is, whoever runs. `None`: there is none yet.
-pub fn reader(home: &Home) -> Result<Option<Reader>, Failure> {
+/// Opens the database read-only, with or without a running gateway. `None` if it does not exist yet.
+pub fn open_reader(home: &Home) -> Result<Option<Reader>, Failure> {
     if !home.database().exists() {
-        return vanished(home).map_or(Ok(None), |error| Err(error.into()));
+        return missing_database(home).map_or(Ok(None), |error| Err(error.into()));
     }
     Ok(Some(Reader::open(home.database())?))
 }
 
-/// There was a database, and it is not there any more: that is not the same as none yet.
-pub fn vanished(home: &Home) -> Option<OpenError> {
-    let sign = home.database_marker();
-    (!home.database().exists() && sign.exists()).then(|| OpenError::Vanished { path: home.database(), sign })
+/// The error for a database that existed and is gone, as its marker file shows.
+pub fn missing_database(home: &Home) -> Option<OpenError> {
+    let marker = home.database_marker();
+    (!home.database().exists() && marker.exists())
+        .then(|| OpenError::Vanished { path: home.database(), sign: marker })
 }
 
-/// Writes without a gateway: takes the home for that moment.
-pub fn write<T>(
+/// Writes without a gateway: locks the home meanwhile.
+pub fn write_offline<T>(
     home: &Home,
-    job: impl FnOnce(&petasos_store::Tx<'_>) -> petasos_store::Result<T>,
+    update: impl FnOnce(&petasos_store::Tx<'_>) -> petasos_store::Result<T>,
 ) -> Result<T, Failure> {
-    let _lock = lock::take(home)?;
+    let _lock = lock::acquire(home)?;
     let mut store = Store::open(home.database())?;
-    let done = store.write(job)?;
+    let result = store.write(update)?;
     store.close()?;
-    Ok(done)
+    Ok(result)
 }

@@ -1,48 +1,48 @@
-//! The unit file on disk: read, replaced as a whole.
+//! Reads and atomically replaces the unit file.
 
 use std::fs::{self, OpenOptions};
 use std::io::{self, Write};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 
-use super::unit::SIGN;
+use super::unit::HEADER;
 
-/// What lies where our unit belongs.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Found {
-    Nothing,
+pub enum InstalledUnit {
+    Missing,
     Ours(String),
-    /// Somebody else's unit, or one that was masked.
+    /// Not written by petasos, or masked.
     Foreign,
 }
 
-pub fn look(path: &Path) -> io::Result<Found> {
+pub fn read(path: &Path) -> io::Result<InstalledUnit> {
     match fs::read(path) {
         Ok(bytes) => Ok(match String::from_utf8(bytes) {
-            Ok(text) if text.starts_with(SIGN) => Found::Ours(text),
-            Ok(_) | Err(_) => Found::Foreign,
+            Ok(text) if text.starts_with(HEADER) => InstalledUnit::Ours(text),
+            Ok(_) | Err(_) => InstalledUnit::Foreign,
         }),
-        // A link that leads nowhere is somebody's, too.
-        Err(error) if error.kind() == io::ErrorKind::NotFound && path.is_symlink() => Ok(Found::Foreign),
-        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(Found::Nothing),
+        // A dangling symlink is not ours either.
+        Err(error) if error.kind() == io::ErrorKind::NotFound && path.is_symlink() => {
+            Ok(InstalledUnit::Foreign)
+        }
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(InstalledUnit::Missing),
         Err(error) => Err(error),
     }
 }
 
-/// Either all of it is there afterwards, or what was there before.
-pub fn put(path: &Path, text: &str) -> io::Result<()> {
-    let beside = path.with_extension(format!("service.{}", std::process::id()));
+pub fn replace(path: &Path, text: &str) -> io::Result<()> {
+    let temporary = path.with_extension(format!("service.{}", std::process::id()));
     if let Some(directory) = path.parent() {
         fs::create_dir_all(directory)?;
     }
-    let written = write(&beside, text).and_then(|()| fs::rename(&beside, path));
+    let written = write(&temporary, text).and_then(|()| fs::rename(&temporary, path));
     if written.is_err() {
-        let _never_made = fs::remove_file(&beside);
+        let _never_made = fs::remove_file(&temporary);
     }
     written
 }
 
-/// Managers of other users may read it: there is no secret in it.
+/// World-readable: the unit contains no secret.
 fn write(path: &Path, text: &str) -> io::Result<()> {
     let mut file = OpenOptions::new().write(true).create(true).truncate(true).mode(0o644).open(path)?;
     file.write_all(text.as_bytes())?;
@@ -54,18 +54,18 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_ours_is_known_by_its_first_line() {
+    fn recognises_own_unit_by_its_header() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("a/petasos.service");
-        assert_eq!(look(&path).unwrap(), Found::Nothing);
-        put(&path, "[Service]\n").unwrap();
-        assert_eq!(look(&path).unwrap(), Found::Foreign);
-        let ours = format!("{SIGN}\n[Service]\n");
-        put(&path, &ours).unwrap();
-        assert_eq!(look(&path).unwrap(), Found::Ours(ours));
+        assert_eq!(read(&path).unwrap(), InstalledUnit::Missing);
+        replace(&path, "[Service]\n").unwrap();
+        assert_eq!(read(&path).unwrap(), InstalledUnit::Foreign);
+        let ours = format!("{HEADER}\n[Service]\n");
+        replace(&path, &ours).unwrap();
+        assert_eq!(read(&path).unwrap(), InstalledUnit::Ours(ours));
         assert_eq!(fs::read_dir(dir.path().join("a")).unwrap().count(), 1);
         fs::remove_file(&path).unwrap();
         std::os::unix::fs::symlink("/nowhere", &path).unwrap();
-        assert_eq!(look(&path).unwrap(), Found::Foreign);
+        assert_eq!(read(&path).unwrap(), InstalledUnit::Foreign);
     }
 }

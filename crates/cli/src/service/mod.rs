@@ -1,7 +1,7 @@
-//! The gateway as a service of systemd: which unit, where it lies, what it says, and who looks after it.
+//! The gateway as a systemd service.
 //!
-//! Owns one file per service, the unit. It is replaced as a whole or not at all, and one that we did not write is
-//! left alone. A crash between two steps of an installation leaves a unit that the next installation replaces.
+//! Owns one file per service, the unit. It is replaced atomically, and a unit that petasos did not write is
+//! left alone. A crash during an installation leaves a unit that the next installation replaces.
 
 mod file;
 mod supervisor;
@@ -13,12 +13,11 @@ use std::path::{Path, PathBuf};
 
 use serde::Serialize;
 
-pub use file::{Found, look, put};
-pub use supervisor::{first_in_a_container, revives, supervised};
-pub use systemctl::{State, Systemctl, Trouble};
-pub use unit::Unit;
+pub use file::{InstalledUnit, read, replace};
+pub use supervisor::{is_container_init, is_restarted_by_supervisor, is_supervised};
+pub use systemctl::{Systemctl, SystemctlError, UnitState};
+pub use unit::UnitFile;
 
-/// Whose manager.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Scope {
@@ -27,7 +26,6 @@ pub enum Scope {
 }
 
 impl Scope {
-    /// What is up when everything is.
     const fn target(self) -> &'static str {
         match self {
             Self::User => "default.target",
@@ -35,7 +33,7 @@ impl Scope {
         }
     }
 
-    /// Where its units are put; `None` if there is no home directory.
+    /// Directory of its units; `None` if there is no home directory.
     fn directory(self, env: impl Fn(&str) -> Option<OsString>) -> Option<PathBuf> {
         let named = |name: &str| env(name).map(PathBuf::from).filter(|path| path.is_absolute());
         match self {
@@ -48,7 +46,6 @@ impl Scope {
     }
 }
 
-/// One service: its name, its manager, and its unit.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Service {
     pub name: String,
@@ -57,7 +54,6 @@ pub struct Service {
 }
 
 impl Service {
-    /// `None` if there is no place for its unit.
     pub fn new(name: Option<&str>, scope: Scope, env: impl Fn(&str) -> Option<OsString>) -> Option<Self> {
         let name = name.map_or_else(|| "petasos".into(), |name| format!("petasos-{name}"));
         let path = scope.directory(env)?.join(format!("{name}.service"));
@@ -72,8 +68,7 @@ impl Service {
         Systemctl::new(self.scope)
     }
 
-    /// As a person would type it.
-    pub fn by_hand(&self, verb: &str) -> String {
+    pub fn manual_command(&self, verb: &str) -> String {
         format!("{} {verb} {}", self.manager(), self.name)
     }
 }
@@ -84,7 +79,7 @@ mod tests {
 
     #[track_caller]
     fn check(name: Option<&str>, scope: Scope, env: &[(&str, &str)], want: Option<&str>) {
-        let lookup = |asked: &str| env.iter().find(|(key, _)| *key == asked).map(|(_, value)| value.into());
+        let lookup = |name: &str| env.iter().find(|(key, _)| *key == name).map(|(_, value)| value.into());
         let service = Service::new(name, scope, lookup);
         assert_eq!(
             service.as_ref().map(|it| it.path().to_str().unwrap()),
@@ -94,7 +89,7 @@ mod tests {
     }
 
     #[test]
-    fn a_unit_lies_where_its_manager_looks() {
+    fn unit_path_depends_on_manager() {
         let all = [("XDG_CONFIG_HOME", "/xdg"), ("HOME", "/home/ann")];
         check(None, Scope::User, &all, Some("/xdg/systemd/user/petasos.service"));
         check(None, Scope::User, &all[1..], Some("/home/ann/.config/systemd/user/petasos.service"));
@@ -103,8 +98,9 @@ mod tests {
     }
 
     #[test]
-    fn commands_are_shown_as_they_are_typed() {
-        let typed = |scope| Service::new(Some("den"), scope, |_| Some("/x".into())).unwrap().by_hand("start");
+    fn manual_command_names_the_manager() {
+        let typed =
+            |scope| Service::new(Some("den"), scope, |_| Some("/x".into())).unwrap().manual_command("start");
         assert_eq!(typed(Scope::User), "systemctl --user start petasos-den");
         assert_eq!(typed(Scope::System), "systemctl start petasos-den");
     }

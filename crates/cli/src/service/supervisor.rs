@@ -1,41 +1,42 @@
-//! Whether somebody starts us again when we end.
+//! Detects a supervisor that restarts the gateway.
 
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
-/// In a container whoever is started first, or by the first, ends with it and is started again with it.
-pub fn first_in_a_container(pid: u32, parent: u32, exists: impl Fn(&str) -> bool) -> bool {
+/// PID 1 of a container, or its direct child: it ends and is restarted with the container.
+pub fn is_container_init(pid: u32, parent: u32, exists: impl Fn(&str) -> bool) -> bool {
     pid == 1 || (parent == 1 && (exists("/.dockerenv") || exists("/run/.containerenv")))
 }
 
-/// systemd, s6 and launchd leave a sign in the environment of the process `pid`; anybody else says so.
-pub fn supervised(pid: u32, env: impl Fn(&str) -> Option<OsString>) -> bool {
+/// systemd, s6 and launchd set environment variables for the process `pid`; other supervisors are declared by
+/// a variable of ours.
+pub fn is_supervised(pid: u32, env: impl Fn(&str) -> Option<OsString>) -> bool {
     let value = |name: &str| env(name).map(|text| text.to_string_lossy().trim().to_ascii_lowercase());
     let set = |name: &str| value(name).is_some_and(|text| !text.is_empty());
-    // A terminal of a desktop session has inherited the sign that was meant for something else.
+    // A terminal of a desktop session inherits the variable, which names another process.
     let meant_for = value("SYSTEMD_EXEC_PID").filter(|text| !text.is_empty());
     let systemd = set("INVOCATION_ID") && meant_for.is_none_or(|meant| meant == pid.to_string());
-    // Every process of a desktop session on a Mac has this one, and there it is 0.
+    // Every process of a macOS desktop session has this variable, with the value 0.
     let launchd = value("XPC_SERVICE_NAME").is_some_and(|name| !name.is_empty() && name != "0");
-    let said = value("HERMES_GATEWAY_EXTERNAL_SUPERVISOR");
-    let said = said.is_some_and(|text| matches!(text.as_str(), "1" | "true" | "yes" | "on"));
-    systemd || set("HERMES_S6_SUPERVISED_CHILD") || launchd || said
+    let declared = value("HERMES_GATEWAY_EXTERNAL_SUPERVISOR");
+    let declared = declared.is_some_and(|text| matches!(text.as_str(), "1" | "true" | "yes" | "on"));
+    systemd || set("HERMES_S6_SUPERVISED_CHILD") || launchd || declared
 }
 
-/// Whether somebody starts this other process again when it ends, and it is not them who asks.
-pub fn revives(pid: u32) -> bool {
+/// Whether a supervisor restarts the process `pid` when it ends, and the caller is not that supervisor.
+pub fn is_restarted_by_supervisor(pid: u32) -> bool {
     let Ok(environment) = std::fs::read(Path::new("/proc").join(pid.to_string()).join("environ")) else {
         return false;
     };
-    let theirs = |name: &str| {
+    let variable = |name: &str| {
         let mut entries = environment.split(|byte| *byte == 0);
         let value = entries.find_map(|entry| entry.strip_prefix(name.as_bytes())?.strip_prefix(b"="));
         value.map(|value| OsStr::from_bytes(value).to_owned())
     };
-    // systemd stops a unit by a process of the same invocation.
+    // systemd runs `ExecStop` in the same invocation.
     let ours = std::env::var_os("INVOCATION_ID");
-    supervised(pid, theirs) && (ours.is_none() || theirs("INVOCATION_ID") != ours)
+    is_supervised(pid, variable) && (ours.is_none() || variable("INVOCATION_ID") != ours)
 }
 
 #[cfg(test)]
@@ -43,7 +44,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_supervisor_is_known_by_its_sign() {
+    fn detects_supervisor_by_environment() {
         for (name, value, want) in [
             ("INVOCATION_ID", "0123456789abcdef", true),
             ("INVOCATION_ID", "", false),
@@ -56,12 +57,12 @@ mod tests {
             ("HOME", "/root", false),
         ] {
             let env = |asked: &str| (asked == name).then(|| OsString::from(value));
-            assert_eq!(supervised(7, env), want, "{name}={value}");
+            assert_eq!(is_supervised(7, env), want, "{name}={value}");
         }
     }
 
     #[test]
-    fn the_first_process_of_a_container_is_started_again_with_it() {
+    fn detects_container_init() {
         for (pid, parent, file, want) in [
             (1, 0, "", true),
             (7, 1, "/.dockerenv", true),
@@ -69,23 +70,19 @@ mod tests {
             (7, 1, "", false),
             (7, 6, "/.dockerenv", false),
         ] {
-            assert_eq!(
-                first_in_a_container(pid, parent, |asked| asked == file),
-                want,
-                "{pid} {parent} {file}"
-            );
+            assert_eq!(is_container_init(pid, parent, |asked| asked == file), want, "{pid} {parent} {file}");
         }
     }
 
     #[test]
-    fn a_sign_of_systemd_that_was_meant_for_another_process_does_not_count() {
+    fn ignores_systemd_variable_of_another_process() {
         for (meant_for, want) in [("7", true), ("", true), ("8", false), ("?", false)] {
             let env = |asked: &str| match asked {
                 "INVOCATION_ID" => Some(OsString::from("0123456789abcdef")),
                 "SYSTEMD_EXEC_PID" => Some(OsString::from(meant_for)),
                 _ => None,
             };
-            assert_eq!(supervised(7, env), want, "{meant_for:?}");
+            assert_eq!(is_supervised(7, env), want, "{meant_for:?}");
         }
     }
 }

@@ -1,4 +1,4 @@
-//! Asking a service manager, by its own program: it knows how to reach it, and polkit knows it.
+//! Runs `systemctl`, which finds the service manager and is known to polkit.
 
 use std::fmt;
 use std::io;
@@ -13,27 +13,25 @@ pub struct Systemctl {
     scope: Scope,
 }
 
-/// Why it was not done.
 #[derive(Debug, thiserror::Error)]
-pub enum Trouble {
-    #[error("there is no program systemctl")]
-    Absent,
+pub enum SystemctlError {
+    #[error("systemctl was not found")]
+    NotFound,
     #[error("systemctl cannot be started: {0}")]
-    Unstartable(io::Error),
-    #[error("`{asked}` failed: {said}")]
-    Refused { asked: String, said: String },
+    Spawn(io::Error),
+    #[error("`{command_line}` failed: {output_text}")]
+    Failed { command_line: String, output_text: String },
 }
 
-/// What the manager knows about a unit. Its own words; empty where it knows nothing.
+/// Properties of a unit as systemctl prints them; empty if unknown.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
-pub struct State {
+pub struct UnitState {
     /// `enabled`, `disabled`, `masked`, …
     pub enabled: String,
     /// `active`, `inactive`, `failed`, `activating`, …
     pub active: String,
     pub sub: String,
     pub pid: Option<u32>,
-    /// When it became active.
     pub since: Option<String>,
 }
 
@@ -44,35 +42,35 @@ impl Systemctl {
         Self { scope }
     }
 
-    pub fn reload(self) -> Result<(), Trouble> {
+    pub fn reload(self) -> Result<(), SystemctlError> {
         self.run(&["daemon-reload"]).map(drop)
     }
 
-    /// `verb` is one of systemctl's: start, stop, enable, disable.
-    pub fn tell(self, verb: &str, unit: &str) -> Result<(), Trouble> {
+    /// `verb`: start, stop, enable or disable.
+    pub fn change(self, verb: &str, unit: &str) -> Result<(), SystemctlError> {
         self.run(&[verb, unit]).map(drop)
     }
 
-    pub fn ask(self, unit: &str) -> Result<State, Trouble> {
-        self.run(&["show", PROPERTIES, unit]).map(|said| read(&said))
+    pub fn show(self, unit: &str) -> Result<UnitState, SystemctlError> {
+        self.run(&["show", PROPERTIES, unit]).map(|output_text| parse_properties(&output_text))
     }
 
-    fn run(self, args: &[&str]) -> Result<String, Trouble> {
+    fn run(self, args: &[&str]) -> Result<String, SystemctlError> {
         let mut command = Command::new("systemctl");
         if self.scope == Scope::User {
             command.arg("--user");
         }
         let output = command.args(args).output().map_err(|error| match error.kind() {
-            io::ErrorKind::NotFound => Trouble::Absent,
-            _ => Trouble::Unstartable(error),
+            io::ErrorKind::NotFound => SystemctlError::NotFound,
+            _ => SystemctlError::Spawn(error),
         })?;
         if output.status.success() {
             return Ok(String::from_utf8_lossy(&output.stdout).into_owned());
         }
-        let asked = format!("{self} {}", args.join(" "));
-        let said = String::from_utf8_lossy(&output.stderr).trim().to_owned();
-        let said = if said.is_empty() { output.status.to_string() } else { said };
-        Err(Trouble::Refused { asked, said })
+        let command_line = format!("{self} {}", args.join(" "));
+        let output_text = String::from_utf8_lossy(&output.stderr).trim().to_owned();
+        let output_text = if output_text.is_empty() { output.status.to_string() } else { output_text };
+        Err(SystemctlError::Failed { command_line, output_text })
     }
 }
 
@@ -85,12 +83,12 @@ impl fmt::Display for Systemctl {
     }
 }
 
-fn read(said: &str) -> State {
+fn parse_properties(output_text: &str) -> UnitState {
     let value = |name: &str| {
-        let found = said.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix('='));
+        let found = output_text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix('='));
         found.unwrap_or_default().trim().to_owned()
     };
-    State {
+    UnitState {
         enabled: value("UnitFileState"),
         active: value("ActiveState"),
         sub: value("SubState"),
@@ -104,12 +102,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_systemd_says_is_read_and_what_it_does_not_say_is_nothing() {
-        let running = read(
+    fn parses_properties_of_known_and_unknown_units() {
+        let running = parse_properties(
             "MainPID=42\nActiveState=active\nSubState=running\nUnitFileState=enabled\n\
              ActiveEnterTimestamp=Tue 2026-01-06 10:00:00 UTC\n",
         );
-        let want = State {
+        let want = UnitState {
             enabled: "enabled".into(),
             active: "active".into(),
             sub: "running".into(),
@@ -117,7 +115,7 @@ mod tests {
             since: Some("Tue 2026-01-06 10:00:00 UTC".into()),
         };
         assert_eq!(running, want);
-        let unknown = read("MainPID=0\nActiveState=inactive\nSubState=dead\nUnitFileState=\n");
+        let unknown = parse_properties("MainPID=0\nActiveState=inactive\nSubState=dead\nUnitFileState=\n");
         assert_eq!((unknown.pid, unknown.since, unknown.enabled.as_str()), (None, None, ""));
     }
 }

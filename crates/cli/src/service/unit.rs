@@ -1,7 +1,7 @@
-//! The unit file that systemd is given. Pure: the same wishes give the same text.
+//! Renders the systemd unit. Pure: the same input gives the same text.
 //!
-//! What the lines hold together: 75 asks for a restart and 78 forbids one; a stop is planned (`petasos stop`
-//! comes before SIGTERM) and gets the time that its drain needs.
+//! Exit code 75 requests a restart and 78 forbids one. `ExecStop` plans the stop before SIGTERM, and
+//! `TimeoutStopSec` covers the drain.
 
 use std::path::Path;
 use std::time::Duration;
@@ -10,40 +10,37 @@ use petasos_core::lifecycle::stop_budget;
 
 use super::Scope;
 
-/// How every unit of ours begins. One that does not is somebody else's.
-pub const SIGN: &str = "# Written by `petasos service install`, which also replaces it.";
+/// First line of every unit that petasos writes.
+pub const HEADER: &str = "# Written by `petasos service install`, which also replaces it.";
 
-/// Generous: a start may migrate a large database before it connects.
+/// A start may migrate a large database before it connects.
 const START_BUDGET: Duration = Duration::from_secs(600);
-/// Longer than this is for ever.
-const FOR_EVER: u64 = 1_000_000_000;
+const INFINITE_SECONDS: u64 = 1_000_000_000;
 
-/// What a unit is made from.
 #[derive(Debug, Clone, Copy)]
-pub struct Unit<'a> {
+pub struct UnitFile<'a> {
     pub service: &'a str,
     pub scope: Scope,
     pub program: &'a Path,
     pub home: &'a Path,
-    /// Whom the home belongs to, where the manager can choose the user. `None`: nobody but root.
+    /// Owner of the home, for a system service. `None` for root and for user services.
     pub user: Option<u32>,
     pub drain: Duration,
     pub watchdog: Option<Duration>,
 }
 
-/// A path that no unit file can hold.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
-#[error("systemd cannot use the path {path:?}: {why}")]
-pub struct Unfit {
+#[error("systemd cannot use the path {path:?}: {reason}")]
+pub struct InvalidPath {
     path: String,
-    why: &'static str,
+    reason: &'static str,
 }
 
-impl Unit<'_> {
-    pub fn text(&self) -> Result<String, Unfit> {
+impl UnitFile<'_> {
+    pub fn text(&self) -> Result<String, InvalidPath> {
         let home = readable(self.home)?;
         let petasos = format!("{} --home {}", program(self.program)?, argument(home));
-        let mut lines = vec![SIGN.to_owned(), String::new(), "[Unit]".into()];
+        let mut lines = vec![HEADER.to_owned(), String::new(), "[Unit]".into()];
         lines.push(format!("Description=Petasos gateway ({})", self.service));
         if self.scope == Scope::System {
             lines.extend(["Wants=network-online.target".into(), "After=network-online.target".into()]);
@@ -52,19 +49,19 @@ impl Unit<'_> {
         lines.extend(["Type=notify".into(), "NotifyAccess=main".into()]);
         lines.extend(self.user.map(|id| format!("User={id}")));
         lines.push(format!("Environment={}", quoted(&format!("PETASOS_HOME={home}"))));
-        // Neither may fail the service: 78 keeps systemd from trying again only if `run` itself says so, and a
-        // gateway that has ended already has nothing to stop.
+        // The leading `-` ignores failures: only `run` itself may report 78 to systemd, and a gateway that
+        // has ended needs no stop.
         lines.push(format!("ExecStartPre=-{petasos} config check"));
         lines.push(format!("ExecStart={petasos} run"));
         lines.push("ExecReload=/bin/kill -USR1 $MAINPID".into());
         lines.push(format!("ExecStop=-{petasos} stop"));
-        lines.extend(RESTARTS.iter().map(|line| (*line).to_owned()));
+        lines.extend(RESTART_POLICY.iter().map(|line| (*line).to_owned()));
         lines.push(format!("TimeoutStartSec={}", span(START_BUDGET)));
         lines.push(format!("TimeoutStopSec={}", span(stop_budget(self.drain))));
         lines.extend(self.watchdog.map(|interval| format!("WatchdogSec={}", span(interval))));
-        lines.extend(FENCE.iter().map(|line| (*line).to_owned()));
+        lines.extend(HARDENING.iter().map(|line| (*line).to_owned()));
         if self.scope == Scope::System {
-            lines.extend(SYSTEM_FENCE.iter().map(|line| (*line).to_owned()));
+            lines.extend(SYSTEM_HARDENING.iter().map(|line| (*line).to_owned()));
             lines.push(format!("ReadWritePaths={}", quoted(&format!("-{home}"))));
         }
         lines.extend([String::new(), "[Install]".into(), format!("WantedBy={}", self.scope.target())]);
@@ -72,7 +69,7 @@ impl Unit<'_> {
     }
 }
 
-const RESTARTS: &[&str] = &[
+const RESTART_POLICY: &[&str] = &[
     "Restart=always",
     "RestartSec=5",
     "RestartForceExitStatus=75",
@@ -80,9 +77,9 @@ const RESTARTS: &[&str] = &[
     "KillMode=mixed",
 ];
 
-/// What a user's own manager can enforce too. Nothing that keeps tools from running compilers, interpreters with
-/// a JIT, or browsers with a sandbox of their own.
-const FENCE: &[&str] = &[
+/// Hardening that a user manager can enforce. It must not keep tools from running compilers, JIT
+/// interpreters, or browsers with their own sandbox.
+const HARDENING: &[&str] = &[
     "UMask=0077",
     "NoNewPrivileges=yes",
     "LockPersonality=yes",
@@ -91,9 +88,9 @@ const FENCE: &[&str] = &[
     "SystemCallArchitectures=native",
 ];
 
-/// These need mounts or capabilities, which only the system's manager has. `full`, not `strict`: the tools of an
-/// agent keep caches all over their user's directory.
-const SYSTEM_FENCE: &[&str] = &[
+/// Hardening that needs mounts or capabilities. `full`, not `strict`: the tools of an agent keep caches in
+/// their user's home directory.
+const SYSTEM_HARDENING: &[&str] = &[
     "PrivateTmp=yes",
     "ProtectClock=yes",
     "ProtectControlGroups=yes",
@@ -104,42 +101,41 @@ const SYSTEM_FENCE: &[&str] = &[
     "ProtectSystem=full",
 ];
 
-/// The first word of a command line. systemd replaces no variables there, and wants no quotes in the name.
-fn program(path: &Path) -> Result<String, Unfit> {
+/// The first word of a command line: systemd expands no variables there and rejects quotes in it.
+fn program(path: &Path) -> Result<String, InvalidPath> {
     let text = readable(path)?;
     if text.contains(['"', '\'', '\\']) {
-        return Err(Unfit {
+        return Err(InvalidPath {
             path: text.into(),
-            why: "a program must not have quotes or backslashes in its path",
+            reason: "the path of a program must not contain quotes or backslashes",
         });
     }
     Ok(quoted(text))
 }
 
-/// A further word: `$` would begin a variable.
 fn argument(text: &str) -> String {
     quoted(text).replace('$', "$$")
 }
 
-/// One word as it is, whatever is in it: `%` would be replaced, and blanks would end it.
+/// Quotes one word: `%` would be expanded, and blanks would split it.
 fn quoted(text: &str) -> String {
     let escaped = text.replace('\\', "\\\\").replace('"', "\\\"").replace('%', "%%");
     let plain = |c: char| c.is_ascii_alphanumeric() || "/._-=".contains(c);
     if text.chars().all(plain) { escaped } else { format!("\"{escaped}\"") }
 }
 
-fn readable(path: &Path) -> Result<&str, Unfit> {
-    let unfit = |why| Unfit { path: path.to_string_lossy().into_owned(), why };
-    let text = path.to_str().ok_or_else(|| unfit("it is not UTF-8"))?;
+fn readable(path: &Path) -> Result<&str, InvalidPath> {
+    let invalid = |reason| InvalidPath { path: path.to_string_lossy().into_owned(), reason };
+    let text = path.to_str().ok_or_else(|| invalid("it is not UTF-8"))?;
     if text.chars().any(char::is_control) {
-        return Err(unfit("it has control characters in it"));
+        return Err(invalid("it contains control characters"));
     }
     Ok(text)
 }
 
 fn span(time: Duration) -> String {
     match (time.as_secs(), time.subsec_millis()) {
-        (seconds, _) if seconds > FOR_EVER => "infinity".into(),
+        (seconds, _) if seconds > INFINITE_SECONDS => "infinity".into(),
         (seconds, 0) => seconds.to_string(),
         (_, _) => format!("{}ms", time.as_millis()),
     }

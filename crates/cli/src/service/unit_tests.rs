@@ -1,12 +1,12 @@
-//! Whole units as they are written, and every way a path can be odd.
+//! Complete units, and quoting of unusual paths.
 
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 
 use super::*;
 
-fn unit<'a>(program: &'a str, home: &'a str) -> Unit<'a> {
-    Unit {
+fn unit<'a>(program: &'a str, home: &'a str) -> UnitFile<'a> {
+    UnitFile {
         service: "petasos",
         scope: Scope::User,
         program: Path::new(program),
@@ -18,7 +18,7 @@ fn unit<'a>(program: &'a str, home: &'a str) -> Unit<'a> {
 }
 
 #[test]
-fn a_unit_for_the_users_own_manager() {
+fn renders_user_unit() {
     let want = "\
 # Written by `petasos service install`, which also replaces it.
 
@@ -55,8 +55,8 @@ WantedBy=default.target
 }
 
 #[test]
-fn a_unit_for_the_systems_manager() {
-    let unit = Unit {
+fn renders_system_unit() {
+    let unit = UnitFile {
         service: "petasos-den",
         scope: Scope::System,
         user: Some(1000),
@@ -118,8 +118,8 @@ fn line<'a>(text: &'a str, key: &str) -> &'a str {
 }
 
 #[test]
-fn odd_paths_reach_the_program_as_they_are() {
-    let unit = Unit {
+fn quotes_unusual_paths() {
+    let unit = UnitFile {
         scope: Scope::System,
         ..unit("/opt/my $1 100%/petasos", r#"/a b/50%/$HOME/"q"/it's/back\slash"#)
     };
@@ -128,14 +128,14 @@ fn odd_paths_reach_the_program_as_they_are() {
     let home = r#""/a b/50%%/$$HOME/\"q\"/it's/back\\slash""#;
     assert_eq!(line(&text, "ExecStart"), format!("{program} --home {home} run"));
     assert_eq!(line(&text, "ExecStop"), format!("-{program} --home {home} stop"));
-    // Variables are replaced in command lines only.
+    // Variables are expanded in command lines only.
     let home = r#"/a b/50%%/$HOME/\"q\"/it's/back\\slash""#;
     assert_eq!(line(&text, "Environment"), format!(r#""PETASOS_HOME={home}"#));
     assert_eq!(line(&text, "ReadWritePaths"), format!(r#""-{home}"#));
 }
 
 #[test]
-fn a_single_odd_character_is_enough_for_quotes() {
+fn quotes_words_with_a_special_character() {
     for (text, want) in [
         ("/plain/path-1_2.3", "/plain/path-1_2.3"),
         ("/50%", r#""/50%%""#),
@@ -149,19 +149,19 @@ fn a_single_odd_character_is_enough_for_quotes() {
 }
 
 #[test]
-fn paths_that_no_unit_can_hold_are_refused_with_the_reason() {
-    let why = |unit: Unit<'_>| unit.text().unwrap_err().to_string();
-    assert!(why(unit("/it's/petasos", "/h")).contains("quotes or backslashes"));
-    assert!(why(unit(r"/back\slash/petasos", "/h")).contains("quotes or backslashes"));
-    assert!(why(unit("/p", "/two\nlines")).contains("control characters"));
+fn refuses_paths_that_systemd_cannot_hold() {
+    let error = |unit: UnitFile<'_>| unit.text().unwrap_err().to_string();
+    assert!(error(unit("/it's/petasos", "/h")).contains("quotes or backslashes"));
+    assert!(error(unit(r"/back\slash/petasos", "/h")).contains("quotes or backslashes"));
+    assert!(error(unit("/p", "/two\nlines")).contains("control characters"));
     let home = Path::new(OsStr::from_bytes(b"/caf\xe9"));
-    assert!(why(Unit { home, ..unit("/p", "/h") }).contains("not UTF-8"));
+    assert!(error(UnitFile { home, ..unit("/p", "/h") }).contains("not UTF-8"));
 }
 
 #[test]
-fn a_stop_has_the_time_its_drain_needs_and_never_less_than_a_minute() {
+fn stop_timeout_covers_drain_and_is_at_least_a_minute() {
     let stop = |drain: Duration| {
-        let text = Unit { drain, ..unit("/p", "/h") }.text().unwrap();
+        let text = UnitFile { drain, ..unit("/p", "/h") }.text().unwrap();
         line(&text, "TimeoutStopSec").to_owned()
     };
     assert_eq!(stop(Duration::ZERO), "60");

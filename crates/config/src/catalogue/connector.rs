@@ -1,4 +1,4 @@
-//! The keys of a connector (`petasos connector run`).
+//! Keys of a connector (`petasos connector run`).
 
 use std::time::Duration;
 
@@ -10,40 +10,40 @@ keys! {
     LISTEN: String = text_or(
         "connector.listen",
         "127.0.0.1:8655",
-        "address and port a connector listens on for its gateways; port 0 takes a free one",
+        "address and port to listen on for gateways (port 0 = any free port)",
     );
     PUBLIC_URL: Option<String> =
-        text("connector.public_url", "address under which gateways reach it, if it is another one");
+        text("connector.public_url", "URL under which gateways reach the connector, if different from listen");
     SINGLE_INSTANCE: Option<String> =
-        text("connector.single_instance", "the one agent that gets the messages of everybody who may talk");
+        text("connector.single_instance", "name of the only agent, which gets the messages of all allowed users");
     PLATFORMS: Option<Value> =
-        table("connector.platforms", "the platforms of a connector, written as in platforms");
+        table("connector.platforms", "platforms of the connector, in the format of platforms");
     ALLOW_ALL_USERS: bool =
-        flag("connector.allow_all_users", false, "anybody may talk to the agent of single_instance");
+        flag("connector.allow_all_users", false, "let every user talk to the agent of single_instance");
     ALLOWED_USERS: Vec<String> =
-        list("connector.allowed_users", "people (ids) who may, on every platform of the connector");
+        list("connector.allowed_users", "user ids that may talk to the agent, on every platform of the connector");
     WAKE_HOSTS: Vec<String> = list(
         "connector.wake_hosts",
-        "hosts (host or host:port) whose wake addresses may be local, or plain HTTP",
+        "hosts (host or host:port) whose wake URLs may be local addresses or plain HTTP",
     );
     DURABLE_LIVE: bool = flag(
         "connector.durable_live",
         true,
-        "keep every event until the gateway has acknowledged it, also while it is connected",
+        "store every event until the gateway acknowledges it, even while it is connected",
     );
     WAKE_COOLDOWN: Duration =
-        seconds("connector.wake_cooldown", 60.0, "seconds between two calls of one wake address");
+        seconds("connector.wake_cooldown", 60.0, "minimum seconds between two calls of one wake URL");
     WINDOW: usize =
-        count::<usize>("connector.window", 1, 64, 64, "events sent ahead of their acknowledgement, once nothing waits");
+        count::<usize>("connector.window", 1, 64, 64, "maximum unacknowledged events in flight to one gateway");
     MAX_SOCKETS: usize =
-        count::<usize>("connector.max_sockets", 1, 1_000_000, 10_000, "gateways that may be connected at the same time");
+        count::<usize>("connector.max_sockets", 1, 1_000_000, 10_000, "maximum concurrent gateway connections");
     MAX_GATEWAYS: u32 = count::<u32>(
         "connector.max_gateways_per_tenant",
         1,
         100_000,
         64,
-        "gateways, and agents, that one tenant may provision or enroll; revoked ones count for 30 days",
+        "maximum gateways, and maximum agents, per tenant; revoked ones count for 30 days",
     );
     MAX_ENTRIES: usize =
-        count::<usize>("connector.max_entries", 1, 1_000_000, 10_000, "events that may wait for one agent");
+        count::<usize>("connector.max_entries", 1, 1_000_000, 10_000, "maximum queued events per agent");
 }

@@ -12,56 +12,56 @@ const HERE: &str = "discord";
 
 keys! {
     ENABLED: Option<bool> =
-        any::ENABLED.on(HERE).help("connect to Discord; default: when there is a token");
+        any::ENABLED.on(HERE).help("connect to Discord [default: if a token is set]");
     TOKEN: Option<Secret> =
-        any::TOKEN.on(HERE).help("the bot's token from discord.com/developers/applications");
+        any::TOKEN.on(HERE).help("bot token from discord.com/developers/applications");
     API_BASE: String = text_or(
         "platforms.discord.extra.api_base",
         "https://discord.com/api/v10",
-        "requests go to <api_base>/channels/…",
+        "base URL of the API; requests go to <api_base>/channels/…",
     );
     GATEWAY_URL: Option<String> =
-        text("platforms.discord.extra.gateway_url", "address of every socket; default: what Discord names");
+        text("platforms.discord.extra.gateway_url", "URL of the gateway socket [default: provided by Discord]");
     REQUEST_TIMEOUT: Duration =
-        seconds("platforms.discord.extra.request_timeout", 20.0, "timeout of a request in seconds");
+        seconds("platforms.discord.extra.request_timeout", 20.0, "timeout of a request, in seconds");
     RECONNECT_BASE: Duration = seconds(
         "platforms.discord.extra.reconnect_base",
         1.0,
-        "first wait after a socket that failed; the others are multiples of it",
+        "seconds before the first reconnect; later waits are multiples of it",
     );
     LIVENESS_INTERVAL: Duration = wait(
         "platforms.discord.extra.websocket_liveness_interval_seconds",
         15.0,
-        "seconds between health checks of an open socket (0 = none)",
+        "seconds between health checks of an open socket (0 = no health checks)",
     );
     LIVENESS_FAILURES: u32 = count::<u32>(
         "platforms.discord.extra.websocket_liveness_failure_threshold",
         1,
         1000,
         2,
-        "failed health checks in a row that close a connection",
+        "close a connection after this many failed health checks in a row",
     );
     ACK_AGE: Duration = wait(
         "platforms.discord.extra.websocket_heartbeat_ack_max_age_seconds",
         60.0,
-        "a health check fails when the last acknowledged heartbeat is older (0 = no limit)",
+        "a health check fails if the last acknowledged heartbeat is older than this many seconds (0 = no limit)",
     );
     LATENCY: Duration = wait(
         "platforms.discord.extra.websocket_max_latency_seconds",
         30.0,
-        "a health check fails when an acknowledgement takes longer (0 = no limit)",
+        "a health check fails if a heartbeat acknowledgement takes longer than this many seconds (0 = no limit)",
     );
     BACKFILL: bool = flag(
         "platforms.discord.extra.missed_message_backfill.enabled",
         true,
-        "fetch messages that were written while the gateway was not connected",
+        "fetch messages written while the gateway was not connected",
     )
     .env(&["DISCORD_MISSED_MESSAGE_BACKFILL"])
     .also(&["platforms.discord.extra.missed_message_backfill"]);
     BACKFILL_WINDOW: Duration = wait(
         "platforms.discord.extra.missed_message_backfill.window_seconds",
         21_600.0,
-        "no older message is fetched",
+        "maximum age of fetched messages, in seconds",
     )
     .env(&["DISCORD_MISSED_MESSAGE_BACKFILL_WINDOW_SECONDS"]);
     BACKFILL_LIMIT: usize = count::<usize>(
@@ -69,18 +69,18 @@ keys! {
         0,
         10_000,
         100,
-        "most messages of one request; requests follow until nothing is missing, 0: none",
+        "maximum messages per backfill request; repeated until none is missing (0 = no backfill)",
     )
     .env(&["DISCORD_MISSED_MESSAGE_BACKFILL_LIMIT"]);
     COMMAND_SYNC: CommandSync = choice::<CommandSync>(
         "platforms.discord.command_sync_policy",
         "safe",
-        "register the command menu when it differs from what is registered, at every start, or never",
+        "register the command menu: safe (if it changed), bulk (at every start), off (never)",
     )
     .env(&["DISCORD_COMMAND_SYNC_POLICY"]);
     PROXY: Option<Secret> = any::PROXY.on(HERE).env(&["DISCORD_PROXY"]);
     REQUIRE_MENTION: bool =
-        any::REQUIRE_MENTION.on(HERE).or(true).help("in servers, answer only when mentioned");
+        any::REQUIRE_MENTION.on(HERE).or(true).help("in servers, answer only if mentioned");
     THREAD_REQUIRE_MENTION: bool =
         any::THREAD_REQUIRE_MENTION.on(HERE).env(&["DISCORD_THREAD_REQUIRE_MENTION"]);
     IGNORE_NO_MENTION: bool =
@@ -90,25 +90,25 @@ keys! {
         any::BOTS_INLINE_MENTION.on(HERE).env(&["DISCORD_BOTS_REQUIRE_INLINE_MENTION"]);
     ALLOWED_CHANNELS: Vec<String> = any::ALLOWED_CHANNELS
         .on(HERE)
-        .help("channels (id, name, or those of the parent) the bot answers in; empty: all")
+        .help("channels (id or name of the channel or its parent) in which the bot answers (empty = all)")
         .env(&["DISCORD_ALLOWED_CHANNELS"]);
     IGNORED_CHANNELS: Vec<String> = any::IGNORED_CHANNELS.on(HERE).env(&["DISCORD_IGNORED_CHANNELS"]);
     FREE_CHANNELS: Vec<String> = any::FREE_CHANNELS.on(HERE).env(&["DISCORD_FREE_RESPONSE_CHANNELS"]);
-    AUTO_THREAD: bool = flag("platforms.discord.auto_thread", true, "answer a mention in a thread of its own")
+    AUTO_THREAD: bool = flag("platforms.discord.auto_thread", true, "answer a mention in a new thread")
         .env(&["DISCORD_AUTO_THREAD"]);
     NO_THREAD_CHANNELS: Vec<String> =
-        list("platforms.discord.no_thread_channels", "channels in which no thread is opened")
+        list("platforms.discord.no_thread_channels", "channels in which answers open no thread")
             .env(&["DISCORD_NO_THREAD_CHANNELS"]);
     REPLY_TO: ReplyMode = any::REPLY_TO.on(HERE).env(&["DISCORD_REPLY_TO_MODE"]);
     TYPING: bool = any::TYPING.on(HERE);
     ALLOWED_ROLES: Vec<String> = list(
         "platforms.discord.allowed_roles",
-        "roles (ids) whose members may talk to the agent in servers",
+        "role ids whose members may talk to the agent in servers",
     )
     .env(&["DISCORD_ALLOWED_ROLES"]);
     REACTIONS: bool = any::REACTIONS
         .on(HERE)
         .or(true)
-        .help("mark messages: 👀 while working, then ✅ or ❌")
+        .help("react to messages: 👀 while working, then ✅ or ❌")
         .env(&["DISCORD_REACTIONS"]);
 }

@@ -1,5 +1,5 @@
-//! Keys of existing files that are accepted and not implemented, and restrict nothing: a warning says that they have no
-//! effect. A key that restricts something belongs into `restrict.rs`.
+//! Keys of existing files that are accepted but not implemented, and restrict nothing: a warning reports that they have no
+//! effect. A key that restricts something belongs in `restrict.rs`.
 
 use crate::choices::BusyInput;
 use crate::key::{
@@ -13,33 +13,44 @@ const fn later<T>(key: Key<T>) -> Declared {
 }
 
 pub(super) const DECLARED: &[Declared] = &[
-    // Parts that are implemented otherwise.
-    later(count::<u64>("streaming.buffer_threshold", 1, 100_000, 24, "new characters worth an edit")),
+    later(count::<u64>(
+        "streaming.buffer_threshold",
+        1,
+        100_000,
+        24,
+        "minimum number of new characters per edit",
+    )),
     later(number(
         "streaming.fresh_final_after_seconds",
         0.0,
-        "age of a preview after which the answer is sent anew",
+        "seconds after which the answer is sent as a new message instead of an edit",
     )),
     // Telegram, Discord and Slack.
     later(flag("platforms.telegram.extra.rich_messages", false, "longer, richer messages")),
     later(
-        list("platforms.telegram.fallback_ips", "addresses to try when the name does not resolve")
+        list("platforms.telegram.fallback_ips", "addresses to use if the host name does not resolve")
             .env(&["TELEGRAM_FALLBACK_IPS"]),
     ),
     later(
-        text("platforms.discord.dm_role_auth_guild", "server whose roles count in direct messages")
+        text("platforms.discord.dm_role_auth_guild", "server whose roles apply in direct messages")
             .env(&["DISCORD_DM_ROLE_AUTH_GUILD"]),
     ),
     later(
-        maybe("platforms.discord.history_backfill", "read what was said before a mention")
+        maybe("platforms.discord.history_backfill", "read the messages before a mention")
             .env(&["DISCORD_HISTORY_BACKFILL"]),
     ),
     later(
-        count::<u64>("platforms.discord.history_backfill_limit", 0, MANY, 50, "messages of it")
-            .env(&["DISCORD_HISTORY_BACKFILL_LIMIT"]),
+        count::<u64>(
+            "platforms.discord.history_backfill_limit",
+            0,
+            MANY,
+            50,
+            "maximum messages of history_backfill",
+        )
+        .env(&["DISCORD_HISTORY_BACKFILL_LIMIT"]),
     ),
     later(
-        list("platforms.discord.extra.missed_message_backfill.channels", "channels to fetch from")
+        list("platforms.discord.extra.missed_message_backfill.channels", "channels for the backfill")
             .env(&["DISCORD_MISSED_MESSAGE_BACKFILL_CHANNELS"]),
     ),
     later(
@@ -48,14 +59,19 @@ pub(super) const DECLARED: &[Declared] = &[
             0,
             MANY,
             10,
-            "most messages to answer",
+            "maximum backfilled messages to answer",
         )
         .env(&["DISCORD_MISSED_MESSAGE_BACKFILL_MAX_DISPATCHES"]),
     ),
-    later(maybe_count::<u64>("platforms.discord.extra.max_attachment_bytes", 0, MANY, "largest attachment")),
+    later(maybe_count::<u64>(
+        "platforms.discord.extra.max_attachment_bytes",
+        0,
+        MANY,
+        "maximum size of an attachment, in bytes",
+    )),
     later(table("platforms.discord.extra.voice_fx", "voice channels")),
     // The gateway.
-    later(flag("gateway.delivery_ledger", true, "deliveries are always durable here")),
+    later(flag("gateway.delivery_ledger", true, "durable deliveries; always on in this program")),
     later(
         flag("multiplex_profiles", false, "several profiles in one process")
             .env(&["GATEWAY_MULTIPLEX_PROFILES"]),
@@ -63,43 +79,43 @@ pub(super) const DECLARED: &[Declared] = &[
     later(number(
         "session_store_max_age_days",
         90.0,
-        "days after which an idle conversation is forgotten; 0 for never",
+        "days after which an unused conversation is forgotten (0 = never)",
     )),
     later(number(
         "session_reset.bg_process_max_age_hours",
         24.0,
-        "age at which a background process no longer keeps a conversation",
+        "hours after which a background process no longer prevents a reset",
     )),
-    later(list_or("reset_triggers", &["/new", "/reset"], "texts that start afresh")),
-    later(table("quick_commands", "slash commands of your own")),
+    later(list_or("reset_triggers", &["/new", "/reset"], "texts that start a new conversation")),
+    later(table("quick_commands", "custom slash commands")),
     // Presentation.
     later(table("display.platforms", "tool_progress, streaming and the like per platform")),
     later(
-        maybe_choice::<BusyInput>("display.busy_text_mode", "older name of busy_input_mode")
+        maybe_choice::<BusyInput>("display.busy_text_mode", "former name of busy_input_mode")
             .env(&["HERMES_GATEWAY_BUSY_TEXT_MODE"]),
     ),
-    later(flag("display.busy_steer_ack_enabled", true, "acknowledge a message that steers")),
+    later(flag("display.busy_steer_ack_enabled", true, "acknowledge a steering message")),
     later(number("display.ephemeral_system_ttl", 0.0, "seconds after which notices are deleted")),
     later(text("display.tool_progress", "how tool calls are shown")),
     later(flag("display.tool_progress_command", false, "offer /verbose")),
     later(text("display.background_process_notifications", "messages about background processes")),
     later(flag("display.show_reasoning", false, "show the reasoning of the model")),
-    later(text("display.personality", "voice of the agent")),
+    later(text("display.personality", "personality of the agent")),
     later(table("human_delay", "mode, min_ms, max_ms: pause before media")),
     later(table("stt", "enabled, echo_transcripts: inbound voice")),
     later(table("tts", "spoken answers")),
     later(table("voice", "auto_tts")),
     // The agent and its tools.
-    later(text("agent.reasoning_effort", "how hard the model thinks")),
-    later(flag("agent.verbose", false, "talkative logs")),
-    later(table("agent.personalities", "voices to choose from")),
+    later(text("agent.reasoning_effort", "reasoning effort of the model")),
+    later(flag("agent.verbose", false, "verbose logs")),
+    later(table("agent.personalities", "available personalities")),
     later(table("compression", "other settings of compaction")),
     later(table("approvals", "other settings of approvals")),
     later(table("terminal", "other settings of the terminal")),
     later(table("delegation", "other settings of delegation: model, provider")),
     later(table("tool_output", "other limits of the output of tools")),
     later(table("memory", "other settings of the memory")),
-    later(table("skills", "skill folders and their approval")),
+    later(table("skills", "skill folders")),
     later(table("cron", "other settings of scheduled work")),
     later(flag("always_log_local", true, "keep a copy of scheduled output")),
     later(table("browser", "the browser tool")),
@@ -109,5 +125,5 @@ pub(super) const DECLARED: &[Declared] = &[
     later(table("logging", "log files")),
     later(table("security", "other settings of security: redaction and the like")),
     later(table("hooks", "programs to run on events")),
-    later(maybe_count::<u64>("_config_version", 0, MANY, "version of the file's layout")),
+    later(maybe_count::<u64>("_config_version", 0, MANY, "version of the file format")),
 ];

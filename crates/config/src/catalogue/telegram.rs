@@ -12,38 +12,42 @@ const HERE: &str = "telegram";
 
 keys! {
     ENABLED: Option<bool> =
-        any::ENABLED.on(HERE).help("connect to Telegram; default: when there is a token");
-    TOKEN: Option<Secret> = any::TOKEN.on(HERE).help("the bot's token from @BotFather");
+        any::ENABLED.on(HERE).help("connect to Telegram [default: if a token is set]");
+    TOKEN: Option<Secret> = any::TOKEN.on(HERE).help("bot token from @BotFather");
     BASE_URL: String = text_or(
         "platforms.telegram.extra.base_url",
         "https://api.telegram.org/bot",
-        "requests go to <base_url><token>/<method>",
+        "base URL of the API; requests go to <base_url><token>/<method>",
     );
     BASE_FILE_URL: Option<String> = text(
         "platforms.telegram.extra.base_file_url",
-        "files are fetched from <base_file_url><token>/<path>; default: beside base_url",
+        "base URL of files; they are fetched from <base_file_url><token>/<path> [default: derived from base_url]",
     );
     POLL_TIMEOUT: Duration = seconds(
         "platforms.telegram.extra.poll_timeout",
         50.0,
-        "seconds the server may hold a long poll without updates",
+        "seconds that the server may hold a long poll without updates",
     );
     POLL_BACKOFF: Duration = seconds(
         "platforms.telegram.extra.poll_backoff_base",
         5.0,
-        "first wait after a failed poll; the others are multiples of it",
+        "seconds before the first retry of a failed poll; later waits are multiples of it",
     );
     REQUEST_TIMEOUT: Duration =
-        seconds("platforms.telegram.extra.request_timeout", 20.0, "timeout in seconds of any other request");
+        seconds("platforms.telegram.extra.request_timeout", 20.0, "timeout of all other requests, in seconds");
     NOTIFICATIONS: TelegramNotifications =
-        choice::<TelegramNotifications>("platforms.telegram.notifications", "important", "which messages make a sound")
+        choice::<TelegramNotifications>(
+            "platforms.telegram.notifications",
+            "important",
+            "messages that make a sound: important, all",
+        )
             .env(&["HERMES_TELEGRAM_NOTIFICATIONS"]);
     PROXY: Option<Secret> = any::PROXY.on(HERE).env(&["TELEGRAM_PROXY"]);
     WEBHOOK_URL: Option<String> =
-        text("platforms.telegram.webhook_url", "address that Telegram calls; empty: it is polled")
+        text("platforms.telegram.webhook_url", "URL that Telegram calls (empty = use polling)")
             .env(&["TELEGRAM_WEBHOOK_URL"]);
     WEBHOOK_SECRET: Option<Secret> =
-        secret("platforms.telegram.webhook_secret", "secret of Telegram's calls; required with webhook_url")
+        secret("platforms.telegram.webhook_secret", "secret of Telegram's calls; required if webhook_url is set")
             .env(&["TELEGRAM_WEBHOOK_SECRET"]);
     WEBHOOK_HOST: String =
         text_or("platforms.telegram.webhook_host", "127.0.0.1", "address to listen on for Telegram's calls")
@@ -54,7 +58,7 @@ keys! {
     REQUIRE_MENTION: bool = any::REQUIRE_MENTION.on(HERE);
     MENTION_PATTERNS: Vec<String> = any::MENTION_PATTERNS
         .on(HERE)
-        .help("further regular expressions that count as addressing the bot")
+        .help("additional regular expressions that count as addressing the bot")
         .env(&["TELEGRAM_MENTION_PATTERNS"]);
     EXCLUSIVE_MENTIONS: bool = flag(
         "platforms.telegram.exclusive_bot_mentions",
@@ -65,23 +69,23 @@ keys! {
     GUEST_MODE: bool = flag(
         "platforms.telegram.guest_mode",
         false,
-        "an explicit mention is answered in chats outside allowed_chats too",
+        "answer explicit mentions even in chats outside allowed_chats",
     )
     .env(&["TELEGRAM_GUEST_MODE"]);
     FREE_CHATS: Vec<String> = any::FREE_CHATS
         .on(HERE)
-        .help("groups where no mention is needed")
+        .help("groups in which the bot answers without a mention")
         .env(&["TELEGRAM_FREE_RESPONSE_CHATS"]);
     FREE_TOPICS: Vec<String> = list(
         "platforms.telegram.free_response_topics",
-        "topics (chat:thread) where no mention is needed",
+        "topics (chat:thread) in which the bot answers without a mention",
     )
     .env(&["TELEGRAM_FREE_RESPONSE_TOPICS"]);
     ALLOWED_CHATS: Vec<String> = any::ALLOWED_CHATS.on(HERE).env(&["TELEGRAM_ALLOWED_CHATS"]);
     ALLOWED_TOPICS: Vec<String> = any::ALLOWED_TOPICS.on(HERE).env(&["TELEGRAM_ALLOWED_TOPICS"]);
     CRON_THREAD: Option<String> = text(
         "platforms.telegram.cron_thread_id",
-        "topic of the home channel, by id or by name, for messages of scheduled work",
+        "topic of the home channel (id or name) for messages of scheduled jobs",
     )
     .env(&["TELEGRAM_CRON_THREAD_ID"]);
     IGNORED_THREADS: Vec<String> = any::IGNORED_THREADS.on(HERE).env(&["TELEGRAM_IGNORED_THREADS"]);
@@ -89,6 +93,6 @@ keys! {
     TYPING: bool = any::TYPING.on(HERE);
     REACTIONS: bool = any::REACTIONS
         .on(HERE)
-        .help("mark messages: 👀 while working, then 👍 or 👎")
+        .help("react to messages: 👀 while working, then 👍 or 👎")
         .env(&["TELEGRAM_REACTIONS"]);
 }

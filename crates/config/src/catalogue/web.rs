@@ -1,4 +1,4 @@
-//! The listener of the web page and the API, and the API for programs.
+//! The listener of the web page, and the API.
 
 use std::time::Duration;
 
@@ -10,44 +10,48 @@ use crate::key::{count, flag, keys, list, seconds, secret, table, text_or};
 
 keys! {
     ENABLED: bool = flag("web.enabled", true, "serve the web page");
-    HOST: String = text_or("web.host", "127.0.0.1", "address the web page and the API server listen on")
+    HOST: String = text_or("web.host", "127.0.0.1", "listen address of the web page and the API server")
         .verbatim()
         .env(&["API_SERVER_HOST"])
         .also(&["platforms.api_server.extra.host"]);
     PORT: u16 =
-        count::<u16>("web.port", 0, 65_535, 8642, "port the web page and the API server listen on; 0 takes a free one")
+        count::<u16>("web.port", 0, 65_535, 8642, "port of the web page and the API server (0 = any free port)")
             .env(&["API_SERVER_PORT"])
             .also(&["platforms.api_server.extra.port"]);
     API_ENABLED: Option<bool> = any::ENABLED
         .on("api_server")
-        .help("serve the OpenAI-compatible API; default: where the web page is, or when there is a key")
+        .help("serve the OpenAI-compatible API [default: if the web page is served or a key is set]")
         .env(&["API_SERVER_ENABLED"]);
     API_KEY: Option<Secret> = secret(
         "platforms.api_server.extra.key",
-        "bearer key of the API; without any, one is made in the file api_key",
+        "bearer key of the API [default: generated in the file api_key]",
     )
     .env(&["API_SERVER_KEY"]);
     API_KEYS: Option<Value> = table(
         "platforms.api_server.extra.keys",
-        "more keys by name: key, scopes (read, agent, admin), rate_limit",
+        "additional keys by name: key, scopes (read, agent, admin), rate_limit",
     );
     API_ORIGINS: Vec<String> = list(
         "platforms.api_server.extra.cors_origins",
-        "origins whose pages may call the API; * for all",
+        "web origins that may call the API (* = all)",
     )
     .env(&["API_SERVER_CORS_ORIGINS"]);
     API_MODEL_NAME: String =
-        text_or("platforms.api_server.extra.model_name", "petasos", "name the API shows for the agent")
+        text_or("platforms.api_server.extra.model_name", "petasos", "name of the agent in the API")
             .env(&["API_SERVER_MODEL_NAME"]);
     API_MODEL_ROUTES: Option<Value> =
-        table("platforms.api_server.extra.model_routes", "model names that mean another model");
+        table("platforms.api_server.extra.model_routes", "model names of the API that select another model");
     API_MAX_RUNS: usize = count::<usize>(
         "gateway.api_server.max_concurrent_runs",
         0,
         10_000,
         10,
-        "concurrent agent runs over the API (0 = no limit)",
+        "maximum concurrent agent runs over the API (0 = no limit)",
     );
     API_QUEUE: Duration =
-        seconds("gateway.api_server.queue_seconds", 1.0, "seconds a run may wait for its turn at that limit");
+        seconds(
+            "gateway.api_server.queue_seconds",
+            1.0,
+            "seconds that a run may wait when max_concurrent_runs is reached",
+        );
 }

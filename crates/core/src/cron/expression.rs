@@ -1,8 +1,7 @@
-//! Cron expressions: five fields, as crontab knows them, and what they mean where clocks are changed twice a year.
+//! Cron expressions of five fields, with daylight saving time.
 //!
-//! An expression with a fixed hour and minute is about the clock on the wall: a time that is skipped in spring comes when
-//! the clock has jumped, one that comes twice in autumn counts once. One with a `*` in them is about the time between, so
-//! it follows the real hours.
+//! An expression with a fixed hour and minute follows the wall clock: a time skipped in spring runs when the clock has
+//! jumped, a time repeated in autumn runs once. An expression with `*` in hour or minute follows elapsed time.
 
 use alloc::format;
 use alloc::string::{String, ToString};
@@ -11,7 +10,6 @@ use jiff::civil::{Date, DateTime, Time};
 use jiff::tz::{AmbiguousOffset, TimeZone};
 use jiff::{Timestamp, ToSpan};
 
-/// Sets of numbers, a bit for each.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Expression {
     minutes: u64,
@@ -20,19 +18,18 @@ pub struct Expression {
     last_day: bool,
     months: u64,
     weekdays: u64,
-    /// For each weekday: which of the month; the fifth bit is the fifth, the sixth the last.
+    /// For each weekday its occurrences in the month: bits 0 to 4 are the first to the fifth, bit 5 is the last.
     nth: [u8; 7],
-    /// Whether the field says anything about the day; a day fits if either of two such fields does.
+    /// Whether the field restricts the day. If both fields do, a day that matches either one counts.
     by_day: bool,
     by_weekday: bool,
-    /// The hour and the minute are named.
     fixed: bool,
 }
 
-/// The longest that two days which fit are apart: 29 February on a given weekday, around a year without one.
+/// Longest distance in days of two matching days: 29 February on a given weekday, across a year without one.
 const HORIZON: u32 = 366 * 41;
 const LAST: u8 = 1 << 5;
-/// Hours by which clocks are set back at most.
+/// Maximum hours by which clocks are set back.
 const SHIFT: i64 = 3;
 
 const MONTHS: [&str; 12] =
@@ -44,7 +41,6 @@ struct Field {
     from: u8,
     to: u8,
     words: &'static [&'static str],
-    /// The number of the first word.
     first: u8,
 }
 
@@ -68,7 +64,11 @@ impl Expression {
         let text = text.to_ascii_lowercase();
         let mut fields = text.split_whitespace();
         let mut next = || fields.next().ok_or_else(|| "a cron expression has five fields".to_string());
-        let (minute, hour, day, month, weekday) = (next()?, next()?, next()?, next()?, next()?);
+        let minute = next()?;
+        let hour = next()?;
+        let day = next()?;
+        let month = next()?;
+        let weekday = next()?;
         if fields.next().is_some() {
             return Err("a cron expression has five fields; seconds and years are not among them".into());
         }
@@ -89,15 +89,15 @@ impl Expression {
         })
     }
 
-    /// The first moment after `after`. `None`: there is none.
+    /// The first occurrence after `after`. `None`: there is none.
     pub fn next(&self, after: Timestamp, zone: &TimeZone) -> Option<Timestamp> {
-        // Where the clock is set back at midnight, yesterday's last hour may be still to come.
+        // If the clock is set back at midnight, the last hour of yesterday may still come.
         let mut date = zone.to_datetime(after).date().yesterday().ok()?;
         for _ in 0..HORIZON {
             let found = self.first_on(date, after, zone);
             date = date.tomorrow().ok()?;
             if let Some(found) = found {
-                // For the same reason the next day may be earlier.
+                // For the same reason an occurrence of the next day may come first.
                 return self.first_on(date, after, zone).into_iter().chain([found]).min();
             }
         }
@@ -108,7 +108,7 @@ impl Expression {
         if !self.is_day(date) {
             return None;
         }
-        // Looking up the zone is what costs: times that are hours away on the wall decide nothing.
+        // Zone lookups are expensive: skip wall-clock times that are hours away.
         let now = zone.to_datetime(after);
         let early = now.checked_sub(SHIFT.hours()).ok()?;
         let mut found: Option<(DateTime, Timestamp)> = None;
@@ -121,7 +121,7 @@ impl Expression {
             if found.is_some_and(|(first, _)| first.checked_add(SHIFT.hours()).is_ok_and(|late| at > late)) {
                 break;
             }
-            let later = self.moments(at, zone).into_iter().flatten().filter(|moment| *moment > after).min();
+            let later = self.instants(at, zone).into_iter().flatten().filter(|moment| *moment > after).min();
             if let Some(moment) = later.filter(|moment| found.is_none_or(|(_, best)| *moment < best)) {
                 found = Some((at, moment));
             }
@@ -146,12 +146,12 @@ impl Expression {
         }
     }
 
-    /// When a time on the wall is: once, twice, or never.
-    fn moments(&self, at: DateTime, zone: &TimeZone) -> [Option<Timestamp>; 2] {
+    /// The instants of a wall-clock time: one, two or none.
+    fn instants(&self, at: DateTime, zone: &TimeZone) -> [Option<Timestamp>; 2] {
         match zone.to_ambiguous_timestamp(at).offset() {
             AmbiguousOffset::Unambiguous { offset } => [offset.to_timestamp(at).ok(), None],
             AmbiguousOffset::Gap { before, .. } if self.fixed => {
-                [before.to_timestamp(at).ok().and_then(|inside| jump(inside, zone)), None]
+                [before.to_timestamp(at).ok().and_then(|inside| gap_end(inside, zone)), None]
             }
             AmbiguousOffset::Gap { .. } => [None, None],
             AmbiguousOffset::Fold { before, .. } if self.fixed => [before.to_timestamp(at).ok(), None],
@@ -162,8 +162,8 @@ impl Expression {
     }
 }
 
-/// When the clock jumped over the time that would have been this moment.
-fn jump(inside: Timestamp, zone: &TimeZone) -> Option<Timestamp> {
+/// The end of the gap in which this instant lies.
+fn gap_end(inside: Timestamp, zone: &TimeZone) -> Option<Timestamp> {
     let behind = inside.checked_add(1.second()).ok()?;
     zone.preceding(behind).next().map(|transition| transition.timestamp())
 }
@@ -176,9 +176,10 @@ fn bits(set: u64) -> impl Iterator<Item = i8> {
     (0..60i8).filter(move |number| has(set, *number))
 }
 
-/// The days, and whether the last one of the month is among them.
+/// The set of days and whether it contains the last day of the month.
 fn days(field: &str) -> Result<(u64, bool), String> {
-    let (mut set, mut last) = (0, false);
+    let mut set = 0;
+    let mut last = false;
     for part in field.split(',') {
         match part {
             "l" => last = true,
@@ -189,7 +190,8 @@ fn days(field: &str) -> Result<(u64, bool), String> {
 }
 
 fn weekdays(field: &str) -> Result<(u64, [u8; 7]), String> {
-    let (mut set, mut nth) = (0u64, [0; 7]);
+    let mut set = 0u64;
+    let mut nth = [0; 7];
     for part in field.split(',') {
         let (day, which) = match (part.split_once('#'), part.strip_suffix('l')) {
             (Some((day, which)), _) => match which.parse::<u8>() {
@@ -215,7 +217,7 @@ impl Field {
         field.split(',').try_fold(0, |set, part| Ok(set | self.part(part)?))
     }
 
-    /// `*`, `7`, `2-5`, each perhaps with `/3`. `7/3` goes on to the end.
+    /// `*`, `7` or `2-5`, each optionally with a step `/3`. `7/3` runs to the end of the range.
     fn part(&self, part: &str) -> Result<u64, String> {
         let (range, step) = match part.split_once('/') {
             Some((range, step)) => (range, Some(step)),
@@ -224,9 +226,9 @@ impl Field {
         let by = match step.map(str::parse::<u8>) {
             None => 1,
             Some(Ok(by @ 1..)) => by,
-            Some(Ok(_) | Err(_)) => return Err(format!("{part:?} has no step that can be taken")),
+            Some(Ok(_) | Err(_)) => return Err(format!("{part:?} has an invalid step")),
         };
-        // 7 is Sunday again: counting every second day from Sunday to Saturday must not meet it.
+        // 7 is Sunday again and must not be reached by a step.
         let end = if self.to == 7 { 6 } else { self.to };
         let (from, to) = match (range, range.split_once('-')) {
             ("*" | "?", _) => (self.from, end),
@@ -248,6 +250,6 @@ impl Field {
         };
         number
             .filter(|number| (self.from..=self.to).contains(number))
-            .ok_or_else(|| format!("{text:?} is no {}", self.name))
+            .ok_or_else(|| format!("{text:?} is not a valid {}", self.name))
     }
 }

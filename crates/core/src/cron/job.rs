@@ -1,4 +1,4 @@
-//! A job: what is asked of the agent, when, and who hears the answer. And the words that go in and come out.
+//! A scheduled job: its definition, the prompt of a run and the report that is delivered.
 
 use alloc::format;
 use alloc::string::{String, ToString};
@@ -46,54 +46,47 @@ pub struct Job {
     pub id: JobId,
     pub name: String,
     pub prompt: String,
-    /// As it was written; what it means depends on the two below.
+    /// As written; interpreted relative to `anchor` and `timezone`.
     pub schedule: String,
     /// When the schedule was set.
     pub anchor: Millis,
-    /// IANA name; `None`: this machine's zone, whichever it is then.
+    /// IANA name; `None`: the current zone of this machine.
     #[serde(default)]
     pub timezone: Option<String>,
-    /// See `target`.
+    /// Delivery targets, see `target`.
     pub deliver: String,
-    /// Where it was asked for.
     #[serde(default)]
     pub origin: Option<Source>,
-    /// Whose it is.
     pub person: Person,
-    /// How often it runs in all.
     #[serde(default)]
     pub repeat: Option<u32>,
-    /// How often it ran.
     #[serde(default)]
     pub completed: u32,
     pub enabled: bool,
     #[serde(default)]
     pub paused_at: Option<Millis>,
     pub created_at: Millis,
-    /// How the last run went.
     #[serde(default)]
-    pub last: Option<Last>,
-    /// Runs that failed in a row: only the first is told, and the next one that does not.
+    pub last: Option<LastRun>,
+    /// Consecutive failed runs. Only the first failure and the next success are reported.
     #[serde(default)]
     pub failures: u32,
-    /// Runs that were missed since the last one.
     #[serde(default)]
     pub skipped: u32,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Last {
+pub struct LastRun {
     pub at: Millis,
     /// `ok`, `error`, `silent` or `missed`.
     pub status: String,
     #[serde(default)]
     pub error: Option<String>,
-    /// What kept the answer from some of its readers.
+    /// Why the answer did not reach every target.
     #[serde(default)]
     pub delivery_error: Option<String>,
 }
 
-/// What somebody asks for.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Deserialize)]
 pub struct NewJob {
     pub name: Option<String>,
@@ -104,9 +97,9 @@ pub struct NewJob {
     pub timezone: Option<String>,
 }
 
-/// What is to be different; `None`: as it is.
+/// Changes to a job; `None` leaves a field unchanged.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Deserialize)]
-pub struct Change {
+pub struct JobUpdate {
     pub name: Option<String>,
     pub schedule: Option<String>,
     pub prompt: Option<String>,
@@ -115,12 +108,12 @@ pub struct Change {
     pub enabled: Option<bool>,
 }
 
-const LONGEST_NAME: usize = 200;
-const LONGEST_PROMPT: usize = 5000;
-const LONGEST_DELIVER: usize = 1000;
+const MAX_NAME_CHARS: usize = 200;
+const MAX_PROMPT_CHARS: usize = 5000;
+const MAX_DELIVER_CHARS: usize = 1000;
 
 impl Job {
-    /// `zone`: the one that `new.timezone` names.
+    /// `zone`: the time zone named by `new.timezone`.
     pub fn new(
         id: JobId,
         new: NewJob,
@@ -152,13 +145,14 @@ impl Job {
             failures: 0,
             skipped: 0,
         };
-        job.check(zone)?;
+        job.validate(zone)?;
         Ok(job)
     }
 
-    pub fn change(mut self, change: Change, zone: &TimeZone, now: Millis) -> Result<Self, String> {
+    pub fn change(mut self, change: JobUpdate, zone: &TimeZone, now: Millis) -> Result<Self, String> {
         if let Some(schedule) = change.schedule {
-            (self.schedule, self.anchor) = (schedule.trim().to_string(), now);
+            self.schedule = schedule.trim().to_string();
+            self.anchor = now;
         }
         self.name = change.name.map_or(self.name, |name| name.trim().to_string());
         self.prompt = change.prompt.map_or(self.prompt, |prompt| prompt.trim().to_string());
@@ -168,24 +162,24 @@ impl Job {
             self.paused_at = if enabled { None } else { self.paused_at.or(Some(now)) };
             self.enabled = enabled;
         }
-        self.check(zone)?;
+        self.validate(zone)?;
         Ok(self)
     }
 
-    fn check(&self, zone: &TimeZone) -> Result<(), String> {
-        if self.prompt.is_empty() || self.prompt.chars().count() > LONGEST_PROMPT {
-            return Err(format!("a job's prompt has 1 to {LONGEST_PROMPT} characters"));
+    fn validate(&self, zone: &TimeZone) -> Result<(), String> {
+        if self.prompt.is_empty() || self.prompt.chars().count() > MAX_PROMPT_CHARS {
+            return Err(format!("a job's prompt has 1 to {MAX_PROMPT_CHARS} characters"));
         }
-        if self.name.is_empty() || self.name.chars().count() > LONGEST_NAME {
-            return Err(format!("a job's name has 1 to {LONGEST_NAME} characters"));
+        if self.name.is_empty() || self.name.chars().count() > MAX_NAME_CHARS {
+            return Err(format!("a job's name has 1 to {MAX_NAME_CHARS} characters"));
         }
         if self.repeat == Some(0) {
             return Err("a job runs at least once".into());
         }
-        if let Some(why) = scan::suspicious(&self.prompt) {
-            return Err(format!("this prompt is not kept: {why}"));
+        if let Some(reason) = scan::injection_sign(&self.prompt) {
+            return Err(format!("this prompt is rejected: {reason}"));
         }
-        if self.deliver.chars().count() > LONGEST_DELIVER {
+        if self.deliver.chars().count() > MAX_DELIVER_CHARS {
             return Err("there are too many targets".into());
         }
         for (written, target) in Target::parse_list(&self.deliver) {
@@ -198,19 +192,19 @@ impl Job {
         Schedule::parse(&self.schedule, self.anchor, zone)
     }
 
-    /// When it is due after `after`. `None`: it rests, or it is over.
+    /// The next run after `after`. `None`: paused or over.
     pub fn next(&self, after: Millis, zone: &TimeZone) -> Option<Millis> {
-        if !self.enabled || self.is_spent() {
+        if !self.enabled || self.is_exhausted() {
             return None;
         }
         self.schedule(zone).ok()?.next(after, zone)
     }
 
-    pub fn is_spent(&self) -> bool {
+    pub fn is_exhausted(&self) -> bool {
         self.repeat.is_some_and(|repeat| self.completed >= repeat)
     }
 
-    /// The conversation its runs belong to: one after the other, each with a transcript of its own.
+    /// The chat of its runs, which run one after the other, each with its own transcript.
     pub fn source(&self, platform: crate::Platform) -> Source {
         let mut source = Source::new(platform, crate::message::ChatType::Dm, self.id.as_str());
         source.chat_name = Some(self.name.clone());
@@ -219,8 +213,7 @@ impl Job {
     }
 }
 
-/// What the model is asked.
-pub fn prompt(job: &Job, skipped: u32) -> String {
+pub fn run_prompt(job: &Job, skipped: u32) -> String {
     let missed = match skipped {
         0 => String::new(),
         1 => {
@@ -231,15 +224,15 @@ pub fn prompt(job: &Job, skipped: u32) -> String {
         ),
     };
     format!(
-        "[System note: this is the scheduled job {:?} ({}). Nobody is here to answer questions or to approve anything. \
+        "[System note: this is the scheduled job {:?} ({}). No user is present to answer questions or approve commands. \
          Your final answer is delivered by the gateway ({}): do not send it yourself. If there is nothing worth \
          reporting, answer with [SILENT] and nothing else.{missed}]\n\n{}",
         job.name, job.schedule, job.deliver, job.prompt
     )
 }
 
-/// What is said of a run; `None`: nothing.
-pub fn answer(job: &Job, text: &str, skipped: u32, wrap: bool) -> Option<String> {
+/// The message that is delivered after a run. `None`: nothing is delivered.
+pub fn run_report(job: &Job, text: &str, skipped: u32, wrap: bool) -> Option<String> {
     let text = text.trim();
     let recovered = job.failures > 0;
     if text.is_empty() || is_silence_marker(text) || text.starts_with("[SILENT]") {
@@ -248,18 +241,17 @@ pub fn answer(job: &Job, text: &str, skipped: u32, wrap: bool) -> Option<String>
     if !wrap {
         return Some(text.to_string());
     }
-    let mut said = format!("⏰ {}\n\n{text}", job.name);
+    let mut report = format!("⏰ {}\n\n{text}", job.name);
     if recovered {
-        said.push_str(&format!("\n\n(It had failed {} times in a row.)", job.failures));
+        report.push_str(&format!("\n\n(It had failed {} times in a row.)", job.failures));
     }
     if skipped > 0 {
         let runs = if skipped == 1 { "run was" } else { "runs were" };
-        said.push_str(&format!("\n\n({skipped} earlier {runs} skipped: the gateway was not running.)"));
+        report.push_str(&format!("\n\n({skipped} earlier {runs} skipped: the gateway was not running.)"));
     }
-    Some(said)
+    Some(report)
 }
 
-/// A name for what has none.
 fn title(prompt: &str) -> String {
     let line = prompt.trim().lines().next().unwrap_or_default();
     let mut name: String = line.chars().take(50).collect();

@@ -1,12 +1,12 @@
-//! Scheduled work: what a job is, when it is due, and what is asked of the agent then.
+//! Scheduled jobs: their definition, their schedules, missed runs and the texts of a run.
 
 mod expression;
 mod job;
 mod missed;
 mod schedule;
 
-pub use job::{Change, Job, JobId, Last, NewJob, answer, prompt};
-pub use missed::{Due, Missed, Terms, due};
+pub use job::{Job, JobId, JobUpdate, LastRun, NewJob, run_prompt, run_report};
+pub use missed::{CatchUpPolicy, DueRuns, MissedRunMode, due_runs};
 pub use schedule::Schedule;
 
 #[cfg(test)]

@@ -1,7 +1,7 @@
-//! When something is to happen, as people write it: `30m`, `every 2h`, a cron expression, a date.
+//! Schedules as users write them: `30m`, `every 2h`, a cron expression, a date.
 //!
-//! A schedule is read against an anchor, the moment it was set, and a time zone; both are kept beside its text, so the
-//! same text always means the same moments.
+//! A schedule is evaluated relative to an anchor, the instant when it was set, and a time zone. Both are stored with the
+//! text, so that it always has the same meaning.
 
 use alloc::format;
 use alloc::string::{String, ToString};
@@ -17,12 +17,11 @@ use crate::Millis;
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Schedule {
     Once(Millis),
-    /// Counted from the anchor in real time.
     Every {
         span: Duration,
         anchor: Millis,
     },
-    /// Counted from the anchor in days of the calendar: at the same time of day, whatever the clocks do.
+    /// Calendar days since the anchor, at the same wall-clock time.
     Days {
         days: u32,
         anchor: Millis,
@@ -30,10 +29,8 @@ pub enum Schedule {
     Cron(Expression),
 }
 
-/// The shortest time between two runs: more often is a loop, not a schedule.
-const SHORTEST: Duration = Duration::from_secs(60);
-/// Nobody waits longer.
-const LONGEST: u64 = 10 * 366 * DAY;
+const MIN_INTERVAL: Duration = Duration::from_secs(60);
+const MAX_SECONDS: u64 = 10 * 366 * DAY;
 const DAY: u64 = 24 * 3600;
 
 const HELP: &str = "use 30m (once), every 2h, a cron expression such as 0 9 * * 1-5, or a time such as \
@@ -57,18 +54,14 @@ impl Schedule {
                 None => Err(format!("{text:?} never comes")),
             };
         }
-        let at = moment(text, zone).ok_or_else(|| format!("{text:?} is no schedule; {HELP}"))?;
+        let at = instant(text, zone).ok_or_else(|| format!("{text:?} is not a schedule; {HELP}"))?;
         if at <= anchor {
             return Err(format!("{text:?} is in the past"));
         }
         Ok(Self::Once(at))
     }
 
-    pub const fn is_once(&self) -> bool {
-        matches!(self, Self::Once(_))
-    }
-
-    /// The first moment after `after`. `None`: it is over.
+    /// The first occurrence after `after`. `None`: the schedule is over.
     pub fn next(&self, after: Millis, zone: &TimeZone) -> Option<Millis> {
         match self {
             Self::Once(at) => Some(*at).filter(|at| *at > after),
@@ -87,9 +80,9 @@ fn every(text: &str, anchor: Millis) -> Result<Schedule, String> {
     // `every hour`
     let (count, unit) = span(text)
         .or_else(|| unit(text).map(|unit| (1, unit)))
-        .ok_or_else(|| format!("\"every {text}\" is no schedule; {HELP}"))?;
+        .ok_or_else(|| format!("\"every {text}\" is not a schedule; {HELP}"))?;
     let span = Duration::from_secs(seconds(count, unit)?);
-    if span < SHORTEST {
+    if span < MIN_INTERVAL {
         return Err("a schedule cannot repeat more often than once a minute".into());
     }
     match u32::try_from(count * unit / DAY) {
@@ -98,7 +91,7 @@ fn every(text: &str, anchor: Millis) -> Result<Schedule, String> {
     }
 }
 
-/// `30m`, `2 hours`: how many of which unit, in seconds.
+/// `30m`, `2 hours`: a count and the seconds of its unit.
 fn span(text: &str) -> Option<(u64, u64)> {
     let digits = text.bytes().take_while(u8::is_ascii_digit).count();
     let (count, name) = text.split_at(digits);
@@ -117,13 +110,12 @@ fn unit(name: &str) -> Option<u64> {
 }
 
 fn seconds(count: u64, unit: u64) -> Result<u64, String> {
-    let seconds = count.checked_mul(unit).filter(|seconds| (1..=LONGEST).contains(seconds));
+    let seconds = count.checked_mul(unit).filter(|seconds| (1..=MAX_SECONDS).contains(seconds));
     seconds.ok_or_else(|| "a schedule reaches from a second to ten years".to_string())
 }
 
-/// A time with its offset, or one on the clock of this zone: of two in autumn the first, of none in spring the one that
-/// the clock shows after as long.
-fn moment(text: &str, zone: &TimeZone) -> Option<Millis> {
+/// A time with an offset, or a wall-clock time in this zone: the first of two in autumn, in spring the time after the gap.
+fn instant(text: &str, zone: &TimeZone) -> Option<Millis> {
     if let Ok(at) = text.parse::<Timestamp>() {
         return millis(at);
     }
@@ -135,7 +127,7 @@ fn next_day(days: u32, anchor: Millis, after: Millis, zone: &TimeZone) -> Option
     let from = zone.to_datetime(stamp(anchor)?);
     let now = zone.to_datetime(stamp(after.max(anchor))?);
     let gone = u32::try_from((now.date() - from.date()).get_days()).ok()? / days;
-    // A day more or less: the time of day decides.
+    // The time of day can shift the result by a day.
     (gone..=gone + 2).find_map(|times| {
         let span = i64::from(times.checked_mul(days)?).days();
         let at = zone.to_ambiguous_timestamp(from.checked_add(span).ok()?).compatible().ok()?;

@@ -1,17 +1,16 @@
-//! What the gateway is doing, and whether a turn may start.
+//! The lifecycle state machine: the published state, and whether a turn may start.
 //!
-//! Three layers, the upper hiding the lower: leaving, then an external drain, then running or deaf. A lower
-//! layer never publishes over a higher one. A drain touches no running turn: it only closes the door.
+//! Shutdown takes precedence over an external drain, and a drain over running or degraded. A drain does not affect running
+//! turns.
 
 use alloc::string::String;
 
 use serde::{Deserialize, Serialize};
 
-use super::leave::Leave;
 use super::marker::Marker;
+use super::shutdown::ShutdownReason;
 use crate::time::Millis;
 
-/// As published in the status file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum State {
@@ -19,7 +18,7 @@ pub enum State {
     Running,
     /// Running, but no platform is connected.
     Degraded,
-    /// New turns wait: somebody asked for it, or we are leaving.
+    /// No new turns: an external drain or a shutdown.
     Draining,
     Stopped,
     StartupFailed,
@@ -41,93 +40,88 @@ impl State {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Lifecycle {
     stage: Stage,
-    /// The external drain, which can be taken back.
+    /// The external drain, which can be withdrawn.
     drain: Option<Drain>,
-    /// There are platforms, and none of them is connected.
-    deaf: bool,
+    /// Platforms are configured, but none is connected.
+    disconnected: bool,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Stage {
     Starting,
     Up,
-    Leaving { why: Leave, since: Millis },
-    Ended { why: Leave },
+    ShuttingDown { reason: ShutdownReason, since: Millis },
+    Ended { reason: ShutdownReason },
 }
 
-/// Who asked for an external drain, and when it began here.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Drain {
     pub since: Millis,
     pub principal: Option<String>,
     pub reason: Option<String>,
-    /// As the marker says it; rewritten by whoever keeps the drain alive.
+    /// As in the marker; renewed while the drain is wanted.
     pub requested_at: Option<String>,
     pub suppress_notification: bool,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Event {
-    /// Everything is in place.
     Started,
-    /// The drain marker as it was last seen; `None`: none that counts.
+    /// The drain marker as last read; `None`: none is in force.
     Marker(Option<Marker>),
-    /// Whether platforms are configured and none is connected.
-    Deaf(bool),
-    Leave(Leave),
-    /// The last thing before the process ends.
+    /// Platforms are configured, but none is connected.
+    AllDisconnected(bool),
+    Shutdown(ShutdownReason),
     Ended,
 }
 
-/// Who wants to start a turn.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Claim {
-    /// Somebody wrote.
+pub enum TurnOrigin {
     User,
-    /// The gateway itself: work of an earlier turn that has ended.
+    /// The gateway: completed work of an earlier turn.
     Internal,
-    /// A turn that had begun before.
+    /// A turn that was interrupted.
     Resumed,
 }
 
 /// Why a turn may not start now.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Closed {
+pub enum NotAccepting {
     Draining,
-    Leaving {
+    ShuttingDown {
         restart: bool,
     },
-    /// As many sessions are at work as may be.
-    Full {
+    /// The limit of concurrent sessions is reached.
+    AtCapacity {
         running: usize,
         cap: usize,
     },
 }
 
-/// The door as somebody who stands before it sees it.
+/// Whether new turns are accepted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Door {
+pub enum GateState {
     Open,
     Draining,
-    Leaving { restart: bool },
+    ShuttingDown { restart: bool },
 }
 
 impl Default for Lifecycle {
     fn default() -> Self {
-        Self { stage: Stage::Starting, drain: None, deaf: false }
+        Self { stage: Stage::Starting, drain: None, disconnected: false }
     }
 }
 
 impl Lifecycle {
-    /// The second value is what has to be published; `None`: nothing new.
+    /// Returns the state to publish, if it has changed.
     pub fn step(self, now: Millis, event: Event) -> (Self, Option<State>) {
         let before = self.state();
         let after = match event {
             Event::Started => self.started(),
             Event::Marker(marker) => self.marker(now, marker),
-            Event::Deaf(deaf) => Self { deaf, ..self },
-            Event::Leave(why) => self.leave(now, why),
+            Event::AllDisconnected(disconnected) => Self { disconnected, ..self },
+            Event::Shutdown(reason) => self.shut_down(now, reason),
             Event::Ended => self.ended(),
         };
         let state = after.state();
@@ -135,9 +129,9 @@ impl Lifecycle {
     }
 
     pub const fn state(&self) -> State {
-        match (self.stage, &self.drain, self.deaf) {
-            (Stage::Ended { why }, _, _) => why.last_words(),
-            (Stage::Leaving { .. }, _, _) | (Stage::Starting | Stage::Up, Some(_), _) => State::Draining,
+        match (self.stage, &self.drain, self.disconnected) {
+            (Stage::Ended { reason }, _, _) => reason.final_state(),
+            (Stage::ShuttingDown { .. }, _, _) | (Stage::Starting | Stage::Up, Some(_), _) => State::Draining,
             (Stage::Starting, None, _) => State::Starting,
             (Stage::Up, None, true) => State::Degraded,
             (Stage::Up, None, false) => State::Running,
@@ -148,10 +142,10 @@ impl Lifecycle {
         self.drain.as_ref()
     }
 
-    /// Why we leave, and since when, if we do.
-    pub const fn leaving(&self) -> Option<(Leave, Millis)> {
+    /// The shutdown reason and its start.
+    pub const fn shutdown(&self) -> Option<(ShutdownReason, Millis)> {
         match self.stage {
-            Stage::Leaving { why, since } => Some((why, since)),
+            Stage::ShuttingDown { reason, since } => Some((reason, since)),
             Stage::Starting | Stage::Up | Stage::Ended { .. } => None,
         }
     }
@@ -160,26 +154,30 @@ impl Lifecycle {
         !matches!(self.stage, Stage::Starting)
     }
 
-    pub const fn door(&self) -> Door {
+    pub const fn gate(&self) -> GateState {
         match self.stage {
-            Stage::Leaving { why, .. } | Stage::Ended { why } => Door::Leaving { restart: why.is_restart() },
+            Stage::ShuttingDown { reason, .. } | Stage::Ended { reason } => {
+                GateState::ShuttingDown { restart: reason.is_restart() }
+            }
             Stage::Starting | Stage::Up => match self.drain {
-                Some(_) => Door::Draining,
-                None => Door::Open,
+                Some(_) => GateState::Draining,
+                None => GateState::Open,
             },
         }
     }
 
-    /// Whether a turn may start, with so many running.
-    pub fn admits(&self, claim: Claim, running: usize, cap: Option<usize>) -> Result<(), Closed> {
-        match (self.door(), claim) {
-            (Door::Leaving { restart }, Claim::User | Claim::Internal | Claim::Resumed) => {
-                Err(Closed::Leaving { restart })
-            }
-            (Door::Draining, Claim::User) => Err(Closed::Draining),
-            (Door::Draining, Claim::Internal | Claim::Resumed) | (Door::Open, Claim::Resumed) => Ok(()),
-            (Door::Open, Claim::User | Claim::Internal) => match cap {
-                Some(cap) if running >= cap => Err(Closed::Full { running, cap }),
+    /// Whether a turn may start while this many are running.
+    pub fn admits(&self, origin: TurnOrigin, running: usize, cap: Option<usize>) -> Result<(), NotAccepting> {
+        match (self.gate(), origin) {
+            (
+                GateState::ShuttingDown { restart },
+                TurnOrigin::User | TurnOrigin::Internal | TurnOrigin::Resumed,
+            ) => Err(NotAccepting::ShuttingDown { restart }),
+            (GateState::Draining, TurnOrigin::User) => Err(NotAccepting::Draining),
+            (GateState::Draining, TurnOrigin::Internal | TurnOrigin::Resumed)
+            | (GateState::Open, TurnOrigin::Resumed) => Ok(()),
+            (GateState::Open, TurnOrigin::User | TurnOrigin::Internal) => match cap {
+                Some(cap) if running >= cap => Err(NotAccepting::AtCapacity { running, cap }),
                 Some(_) | None => Ok(()),
             },
         }
@@ -188,7 +186,7 @@ impl Lifecycle {
     fn started(self) -> Self {
         match self.stage {
             Stage::Starting => Self { stage: Stage::Up, ..self },
-            Stage::Up | Stage::Leaving { .. } | Stage::Ended { .. } => self,
+            Stage::Up | Stage::ShuttingDown { .. } | Stage::Ended { .. } => self,
         }
     }
 
@@ -204,22 +202,23 @@ impl Lifecycle {
         Self { drain, ..self }
     }
 
-    fn leave(self, now: Millis, why: Leave) -> Self {
+    fn shut_down(self, now: Millis, reason: ShutdownReason) -> Self {
         let stage = match self.stage {
-            Stage::Starting | Stage::Up => Stage::Leaving { why, since: now },
-            Stage::Leaving { why: current, since } if why.outranks(current) => Stage::Leaving { why, since },
-            Stage::Leaving { .. } | Stage::Ended { .. } => self.stage,
+            Stage::Starting | Stage::Up => Stage::ShuttingDown { reason, since: now },
+            Stage::ShuttingDown { reason: current, since } if reason.outranks(current) => {
+                Stage::ShuttingDown { reason, since }
+            }
+            Stage::ShuttingDown { .. } | Stage::Ended { .. } => self.stage,
         };
         Self { stage, ..self }
     }
 
     fn ended(self) -> Self {
         let stage = match self.stage {
-            Stage::Leaving { why, .. } => Stage::Ended { why },
-            Stage::Starting | Stage::Up => Stage::Ended { why: Leave::Failure },
+            Stage::ShuttingDown { reason, .. } => Stage::Ended { reason },
+            Stage::Starting | Stage::Up => Stage::Ended { reason: ShutdownReason::Failure },
             Stage::Ended { .. } => self.stage,
         };
-        // Whoever asked for quiet has it now.
         Self { stage, drain: None, ..self }
     }
 }

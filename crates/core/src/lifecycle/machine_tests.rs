@@ -1,8 +1,9 @@
 use super::*;
-use crate::lifecycle::leave::{From, How};
+use crate::lifecycle::shutdown::{RestartMethod, RestartOrigin};
 
 const NOW: Millis = Millis(1_000);
-const RESTART: Leave = Leave::Restart { how: How::Service, from: From::Outside };
+const RESTART: ShutdownReason =
+    ShutdownReason::Restart { method: RestartMethod::Service, origin: RestartOrigin::Outside };
 
 fn up() -> Lifecycle {
     Lifecycle::default().step(NOW, Event::Started).0
@@ -14,7 +15,7 @@ fn marked() -> Event {
 
 const GONE: Event = Event::Marker(None);
 
-/// Feeds events and tells what was published at each.
+/// Applies events and checks the published states.
 #[track_caller]
 fn published(start: Lifecycle, events: &[Event], want: &[Option<State>]) -> Lifecycle {
     let mut life = start;
@@ -27,105 +28,114 @@ fn published(start: Lifecycle, events: &[Event], want: &[Option<State>]) -> Life
 }
 
 #[test]
-fn a_marker_drains_and_its_removal_runs_again() {
+fn drains_while_the_marker_exists() {
     let life = published(up(), &[marked(), GONE], &[Some(State::Draining), Some(State::Running)]);
     assert_eq!(life, up());
 }
 
 #[test]
-fn a_marker_that_is_rewritten_publishes_nothing_new() {
+fn publishes_nothing_for_a_rewritten_marker() {
     let again = Event::Marker(Some(Marker { principal: Some("nas".into()), ..Marker::default() }));
     let life = published(up(), &[marked(), again], &[Some(State::Draining), None]);
     assert_eq!(life.drain().and_then(|drain| drain.principal.as_deref()), Some("nas"));
 }
 
 #[test]
-fn without_a_marker_nothing_is_published() {
+fn publishes_nothing_without_a_marker() {
     published(up(), &[GONE, GONE, GONE, GONE, GONE], &[None; 5]);
 }
 
 #[test]
-fn a_shutdown_wins_over_the_end_of_a_drain() {
-    for why in [Leave::Stop, Leave::Signal, RESTART] {
+fn shutdown_overrides_the_end_of_a_drain() {
+    for why in [ShutdownReason::Stop, ShutdownReason::Signal, RESTART] {
         let life = published(
             up(),
-            &[marked(), Event::Leave(why), GONE, Event::Ended],
-            &[Some(State::Draining), None, None, Some(why.last_words())],
+            &[marked(), Event::Shutdown(why), GONE, Event::Ended],
+            &[Some(State::Draining), None, None, Some(why.final_state())],
         );
         assert!(life.drain().is_none());
     }
 }
 
 #[test]
-fn after_the_end_a_removed_marker_publishes_nothing() {
+fn ignores_a_removed_marker_after_the_end() {
     published(
         up(),
-        &[marked(), Event::Leave(Leave::Stop), Event::Ended, GONE],
+        &[marked(), Event::Shutdown(ShutdownReason::Stop), Event::Ended, GONE],
         &[Some(State::Draining), None, Some(State::Stopped), None],
     );
 }
 
 #[test]
-fn a_marker_found_at_the_start_drains_before_anything_runs() {
+fn drains_at_start_if_the_marker_exists() {
     let life = published(Lifecycle::default(), &[marked(), Event::Started], &[Some(State::Draining), None]);
-    assert_eq!(life.admits(Claim::User, 0, None), Err(Closed::Draining));
+    assert_eq!(life.admits(TurnOrigin::User, 0, None), Err(NotAccepting::Draining));
     published(life, &[GONE], &[Some(State::Running)]);
 }
 
 #[test]
-fn a_deaf_gateway_is_degraded_until_it_hears() {
-    let degraded = published(up(), &[Event::Deaf(true)], &[Some(State::Degraded)]);
+fn is_degraded_while_no_platform_is_connected() {
+    let degraded = published(up(), &[Event::AllDisconnected(true)], &[Some(State::Degraded)]);
     published(
         degraded,
-        &[marked(), Event::Deaf(true), GONE, Event::Deaf(false)],
+        &[marked(), Event::AllDisconnected(true), GONE, Event::AllDisconnected(false)],
         &[Some(State::Draining), None, Some(State::Degraded), Some(State::Running)],
     );
 }
 
 #[test]
-fn a_drain_closes_the_door_to_people_only() {
+fn drain_refuses_turns_of_users_only() {
     let life = published(up(), &[marked()], &[Some(State::Draining)]);
-    for (claim, want) in
-        [(Claim::User, Err(Closed::Draining)), (Claim::Internal, Ok(())), (Claim::Resumed, Ok(()))]
-    {
+    for (claim, want) in [
+        (TurnOrigin::User, Err(NotAccepting::Draining)),
+        (TurnOrigin::Internal, Ok(())),
+        (TurnOrigin::Resumed, Ok(())),
+    ] {
         assert_eq!(life.admits(claim, 5, Some(1)), want, "{claim:?}");
     }
-    assert_eq!(life.door(), Door::Draining);
+    assert_eq!(life.gate(), GateState::Draining);
 }
 
 #[test]
-fn whoever_leaves_starts_nothing() {
-    for (why, restart) in [(Leave::Stop, false), (RESTART, true)] {
-        let life = up().step(NOW, Event::Leave(why)).0;
-        for claim in [Claim::User, Claim::Internal, Claim::Resumed] {
-            assert_eq!(life.admits(claim, 0, None), Err(Closed::Leaving { restart }), "{why:?} {claim:?}");
+fn starts_no_turn_during_shutdown() {
+    for (why, restart) in [(ShutdownReason::Stop, false), (RESTART, true)] {
+        let life = up().step(NOW, Event::Shutdown(why)).0;
+        for claim in [TurnOrigin::User, TurnOrigin::Internal, TurnOrigin::Resumed] {
+            assert_eq!(
+                life.admits(claim, 0, None),
+                Err(NotAccepting::ShuttingDown { restart }),
+                "{why:?} {claim:?}"
+            );
         }
     }
 }
 
 #[test]
-fn the_cap_counts_turns_that_begin() {
-    assert_eq!(up().admits(Claim::User, 2, Some(2)), Err(Closed::Full { running: 2, cap: 2 }));
-    assert_eq!(up().admits(Claim::User, 1, Some(2)), Ok(()));
-    assert_eq!(up().admits(Claim::Resumed, 2, Some(2)), Ok(()));
+fn limit_applies_to_new_turns_only() {
+    assert_eq!(
+        up().admits(TurnOrigin::User, 2, Some(2)),
+        Err(NotAccepting::AtCapacity { running: 2, cap: 2 })
+    );
+    assert_eq!(up().admits(TurnOrigin::User, 1, Some(2)), Ok(()));
+    assert_eq!(up().admits(TurnOrigin::Resumed, 2, Some(2)), Ok(()));
 }
 
 #[test]
-fn the_first_stop_counts_and_only_a_stronger_one_replaces_it() {
+fn keeps_the_first_reason_unless_outranked() {
     for (first, second, want) in [
-        (Leave::Signal, RESTART, RESTART),
-        (Leave::Stop, RESTART, Leave::Stop),
-        (RESTART, Leave::Stop, Leave::Stop),
-        (RESTART, Leave::Signal, RESTART),
+        (ShutdownReason::Signal, RESTART, RESTART),
+        (ShutdownReason::Stop, RESTART, ShutdownReason::Stop),
+        (RESTART, ShutdownReason::Stop, ShutdownReason::Stop),
+        (RESTART, ShutdownReason::Signal, RESTART),
     ] {
-        let life = up().step(NOW, Event::Leave(first)).0;
-        let (life, published) = life.step(Millis(9_000), Event::Leave(second));
-        assert_eq!((life.leaving(), published), (Some((want, NOW)), None), "{first:?} then {second:?}");
+        let life = up().step(NOW, Event::Shutdown(first)).0;
+        let (life, published) = life.step(Millis(9_000), Event::Shutdown(second));
+        assert_eq!((life.shutdown(), published), (Some((want, NOW)), None), "{first:?} then {second:?}");
     }
 }
 
 #[test]
-fn drained_and_released_a_thousand_times_it_is_what_it_was() {
+fn repeated_drains_leave_no_trace() {
     let mut life = up();
     for _ in 0..1_000 {
         life = life.step(NOW, marked()).0.step(NOW, GONE).0;
@@ -134,7 +144,7 @@ fn drained_and_released_a_thousand_times_it_is_what_it_was() {
 }
 
 #[test]
-fn published_states_have_the_names_of_the_status_file() {
+fn states_have_the_names_of_the_status_file() {
     for (state, name) in [
         (State::Starting, "starting"),
         (State::Running, "running"),
@@ -149,15 +159,15 @@ fn published_states_have_the_names_of_the_status_file() {
 }
 
 #[test]
-fn process_has_started_once_it_left_the_first_stage() {
+fn has_started_after_the_first_stage() {
     assert!(!Lifecycle::default().has_started());
     assert!(up().has_started());
-    assert!(up().step(NOW, Event::Leave(Leave::Stop)).0.has_started());
+    assert!(up().step(NOW, Event::Shutdown(ShutdownReason::Stop)).0.has_started());
 }
 
 #[test]
-fn end_forgets_the_drain_whose_marker_is_still_there() {
-    let life = up().step(NOW, marked()).0.step(NOW, Event::Leave(Leave::Stop)).0;
+fn end_clears_the_drain() {
+    let life = up().step(NOW, marked()).0.step(NOW, Event::Shutdown(ShutdownReason::Stop)).0;
     assert!(life.drain().is_some());
     assert!(life.step(NOW, Event::Ended).0.drain().is_none());
 }

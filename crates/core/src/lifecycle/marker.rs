@@ -1,8 +1,7 @@
-//! The drain marker `.drain_request.json`: somebody outside asks us to take no new turns.
+//! The drain marker `.drain_request.json`: an external request to start no new turns.
 //!
-//! What counts is that the file is there. Its contents can only weaken that, and only when they say clearly that
-//! the marker was meant for another boot or has been forgotten; whatever is missing, garbled or of the wrong
-//! type says nothing. A gateway that drains by mistake is noticed, one that ignores a drain loses turns.
+//! The existence of the file is the request. Its contents can only invalidate it, by naming another boot or an old time;
+//! missing, malformed or mistyped contents are ignored. A drain by mistake is noticed, while an ignored drain loses turns.
 
 pub mod stamp;
 
@@ -15,49 +14,47 @@ use serde_json::Value;
 
 use crate::time::Millis;
 
-/// What `action` says in a marker that we write.
+/// The `action` of our own markers.
 pub const ACTION: &str = "drain";
 
-/// A marker that is there. The default is one without (readable) contents.
+/// An existing marker. The default has no (readable) contents.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(from = "Value")]
 pub struct Marker {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub action: Option<String>,
-    /// ISO time; writing the marker again renews it.
+    /// ISO time, renewed by rewriting the marker.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub requested_at: Option<String>,
-    /// Who asks.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub principal: Option<String>,
-    /// The boot it is meant for: `<boot id>:<start of process 1>`.
+    /// The boot of the request: `<boot id>:<start of process 1>`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub epoch: Option<String>,
-    /// Home channels are not told about a stop.
+    /// Home channels are not notified of a stop.
     pub suppress_notification: bool,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
 }
 
-/// Whether a marker counts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Standing {
+pub enum MarkerStatus {
     Active,
-    /// Left over from before the machine or the container was started again.
+    /// From a previous boot of the machine or container.
     OtherBoot,
-    /// Nobody has renewed it for too long.
+    /// Not renewed for too long.
     Expired {
         age: Duration,
     },
 }
 
 impl Marker {
-    /// Never fails: bytes that make no sense are a marker without contents.
+    /// Invalid bytes are a marker without contents.
     pub fn parse(bytes: &[u8]) -> Self {
         serde_json::from_slice(bytes).unwrap_or_default()
     }
 
-    /// When it was asked for, if it says so.
+    /// The time of the request, if stated.
     pub fn requested(&self) -> Option<Millis> {
         self.requested_at.as_deref().and_then(stamp::parse)
     }
@@ -77,34 +74,27 @@ impl From<Value> for Marker {
     }
 }
 
-/// `own_epoch`: ours, if we know it. A `max_age` of zero lets a marker count for ever.
-pub fn standing(marker: &Marker, own_epoch: Option<&str>, max_age: Duration, now: Millis) -> Standing {
-    if let (Some(own), Some(its)) = (own_epoch, marker.epoch.as_deref())
-        && differ(own, its)
+/// `own_epoch`: the current boot, if known. A `max_age` of zero disables expiry.
+pub fn status(marker: &Marker, own_epoch: Option<&str>, max_age: Duration, now: Millis) -> MarkerStatus {
+    if let (Some(own), Some(other)) = (own_epoch, marker.epoch.as_deref())
+        && is_other_boot(own, other)
     {
-        return Standing::OtherBoot;
+        return MarkerStatus::OtherBoot;
     }
     let age = marker.requested().map(|at| now.since(at)).unwrap_or_default();
     if !max_age.is_zero() && age > max_age {
-        return Standing::Expired { age };
+        return MarkerStatus::Expired { age };
     }
-    Standing::Active
+    MarkerStatus::Active
 }
 
-/// Whether home channels are to be spared the news of a stop. In doubt they are told.
-pub fn suppresses(marker: &Marker, own_epoch: Option<&str>, max_age: Duration, now: Millis) -> bool {
-    match standing(marker, own_epoch, max_age, now) {
-        Standing::Active => marker.suppress_notification,
-        Standing::OtherBoot | Standing::Expired { .. } => false,
-    }
-}
-
-/// Two boots are different if a half that both know is. Where `/proc` shows only part of itself, a half is empty.
-fn differ(own: &str, its: &str) -> bool {
+/// Compares the halves that both sides know. A half is empty if `/proc` is only partly visible.
+fn is_other_boot(own: &str, other: &str) -> bool {
     let halves = |epoch| str::split_once(epoch, ':').unwrap_or((epoch, ""));
-    let ((own_boot, own_start), (its_boot, its_start)) = (halves(own.trim()), halves(its.trim()));
-    let known = |one: &str, other: &str| !one.is_empty() && !other.is_empty() && one != other;
-    known(own_boot, its_boot) || known(own_start, its_start)
+    let (own_boot, own_start) = halves(own.trim());
+    let (other_boot, other_start) = halves(other.trim());
+    let differ = |one: &str, other: &str| !one.is_empty() && !other.is_empty() && one != other;
+    differ(own_boot, other_boot) || differ(own_start, other_start)
 }
 
 #[cfg(test)]

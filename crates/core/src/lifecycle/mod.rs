@@ -1,28 +1,28 @@
-//! Starting, draining, stopping, restarting: what the gateway does about its own life.
+//! Lifecycle of the gateway process: start, drain, shutdown, restart, crash recovery.
 //!
 //! | file | decides |
 //! |---|---|
-//! | `machine` | what is published, and whether a turn may start |
-//! | `leave` | why we stop, what wins, and how the process ends |
-//! | `hold` | who keeps a drain from being over |
-//! | `marker` | whether a drain marker counts |
-//! | `verdict` | whether a marker that names a process means us |
-//! | `boots` | whether suspects are resumed at once or one by one |
-//! | `storm` | how long suspects wait after too many starts |
-//! | `suspects` | which turns a crash is blamed on, and what their chats are told |
-//! | `strength` | whether a secret is worth its name |
+//! | `machine` | the published state, and whether a turn may start |
+//! | `shutdown` | the precedence of shutdown reasons, and the exit code |
+//! | `drain_wait` | which turns a drain waits for |
+//! | `marker` | whether a drain marker is in force |
+//! | `process_marker` | whether a marker with a process id is for this process |
+//! | `restart_breaker` | whether suspects are resumed at once or one by one |
+//! | `respawn` | how long suspects wait after too many starts |
+//! | `suspects` | which turns a crash counts against |
+//! | `secret_strength` | whether a secret is strong enough |
 
-pub mod boots;
-mod hold;
-mod leave;
+mod drain_wait;
 mod machine;
 pub mod marker;
-pub mod storm;
-pub mod strength;
+pub mod process_marker;
+pub mod respawn;
+pub mod restart_breaker;
+pub mod secret_strength;
+mod shutdown;
 pub mod suspects;
-pub mod verdict;
 
-pub use hold::{Doing, Holder, LONGEST_EXTENSION, wait_until};
-pub use leave::{From, How, Leave, hung_after, stop_budget};
-pub use machine::{Claim, Closed, Door, Drain, Event, Lifecycle, State};
+pub use drain_wait::{ActiveTurn, MAX_EXTENSION, TurnActivity, wait_until};
+pub use machine::{Drain, Event, GateState, Lifecycle, NotAccepting, State, TurnOrigin};
 pub use marker::stamp;
+pub use shutdown::{RestartMethod, RestartOrigin, ShutdownReason, hung_after, stop_budget};

@@ -1,13 +1,10 @@
-//! Turns that were executing when the process died.
+//! Suspects: turns that were executing when the process died.
 //!
-//! All of them are suspects. Each crash is counted against the suspect on trial, which was resumed alone after a pause, if
-//! there was one; otherwise against every turn that was executing. A crash that several turns share raises a count at most to
-//! one below the limit at which a turn is given up; a suspect at that count is resumed only on trial. Messages that only
-//! waited, deliveries and turns that a stop left open are never suspects.
+//! A crash counts against the suspect on trial, which was resumed alone after a pause; without one it counts against every
+//! executing turn. A shared crash never raises a count to the limit at which a turn is given up, and a suspect one below the
+//! limit is resumed only on trial. Waiting messages, deliveries and turns left open by a stop are never suspects.
 
 use alloc::collections::BTreeMap;
-use alloc::format;
-use alloc::string::String;
 use alloc::vec::Vec;
 use core::time::Duration;
 
@@ -15,36 +12,36 @@ use serde::{Deserialize, Serialize};
 
 use crate::ids::TurnId;
 
-/// Suspects that are not cleared yet, stored across restarts.
+/// Uncleared suspects, stored across restarts.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct Suspects(BTreeMap<i64, Suspicion>);
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 struct Suspicion {
-    /// The wait in seconds that its chat was last told. `None`: it was told nothing.
+    /// The wait in seconds of the last notice to the chat. `None`: no notice yet.
     #[serde(default)]
     announced: Option<u64>,
-    /// It was resumed alone and has not run for the stable interval yet.
+    /// Resumed alone and not yet stable.
     #[serde(default)]
     trial: bool,
 }
 
-/// The crash count of a turn or session that shares the blame for a crash with others; `blamed` counts all of them.
-/// `limit`: the count at which it is given up.
-pub fn raised(crashes: u32, blamed: usize, limit: u32) -> u32 {
+/// The crash count after a crash that is shared by `blamed` turns or sessions. `limit`: the count at which they are given
+/// up.
+pub fn raised_count(crashes: u32, blamed: usize, limit: u32) -> u32 {
     let raised = crashes.saturating_add(1);
     if blamed <= 1 || raised < limit { raised } else { crashes }
 }
 
-/// Whether the next crash that is counted against this turn alone gives it up.
+/// Whether one more unshared crash reaches the limit.
 pub fn is_last_try(crashes: u32, limit: u32) -> bool {
     crashes.saturating_add(1) >= limit
 }
 
 impl Suspects {
-    /// A process died while these turns were executing. Returns those that the crash is counted against.
-    pub fn crashed(&mut self, executing: &[TurnId]) -> Vec<TurnId> {
+    /// Records a crash during these turns and returns those it counts against.
+    pub fn record_crash(&mut self, executing: &[TurnId]) -> Vec<TurnId> {
         let on_trial = |turn: &&TurnId| self.0.get(&turn.0).is_some_and(|suspicion| suspicion.trial);
         let tried: Vec<_> = executing.iter().filter(on_trial).copied().collect();
         for turn in executing {
@@ -54,7 +51,7 @@ impl Suspects {
         if tried.is_empty() { executing.to_vec() } else { tried }
     }
 
-    /// Forgets every turn that is not among these.
+    /// Removes turns that are no longer open.
     pub fn retain(&mut self, open: impl Fn(TurnId) -> bool) {
         self.0.retain(|turn, _| open(TurnId(*turn)));
     }
@@ -63,9 +60,8 @@ impl Suspects {
         self.0.contains_key(&turn.0)
     }
 
-    /// Whether its chat is to be notified that it waits this long after a start. Later starts repeat the notice only when the
-    /// wait has more than doubled, so a chain of starts sends few of them.
-    pub fn announce(&mut self, turn: TurnId, wait: Duration) -> bool {
+    /// Whether to notify the chat of this wait. Later starts repeat the notice only when the wait has more than doubled.
+    pub fn needs_notice(&mut self, turn: TurnId, wait: Duration) -> bool {
         let Some(suspicion) = self.0.get_mut(&turn.0) else { return false };
         let seconds = wait.as_secs();
         if suspicion.announced.is_some_and(|announced| seconds <= announced.saturating_mul(2)) {
@@ -75,26 +71,17 @@ impl Suspects {
         true
     }
 
-    /// It runs again. False: it is no suspect.
-    pub fn resumed(&mut self, turn: TurnId) -> bool {
+    /// Marks a resumed suspect as on trial. False: not a suspect.
+    pub fn start_trial(&mut self, turn: TurnId) -> bool {
         let suspicion = self.0.get_mut(&turn.0);
         suspicion.map(|suspicion| suspicion.trial = true).is_some()
     }
 
-    /// It has run for the stable interval. False: it is no suspect, or never ran.
+    /// Clears a suspect that has run for the stable interval. False: not a suspect, or never resumed.
     pub fn clear(&mut self, turn: TurnId) -> bool {
         let tried = self.0.get(&turn.0).is_some_and(|suspicion| suspicion.trial);
         tried && self.0.remove(&turn.0).is_some()
     }
-}
-
-/// Tells a chat that its interrupted message waits. It names no moment: the next restart would make it wrong.
-pub fn kept_notice(wait: Duration) -> String {
-    format!(
-        "⏸ Your message is kept. The gateway was restarted several times while working on it, so it continues by itself once \
-         the gateway has run for about {} seconds without another restart. Nothing to do; /stop drops it.",
-        wait.as_secs().max(1)
-    )
 }
 
 #[cfg(test)]
@@ -108,9 +95,9 @@ mod tests {
     #[test]
     fn blames_every_executing_turn_when_none_was_on_trial() {
         let mut suspects = Suspects::default();
-        assert_eq!(suspects.crashed(&[A, B]), [A, B]);
+        assert_eq!(suspects.record_crash(&[A, B]), [A, B]);
         assert!(suspects.contains(A) && suspects.contains(B) && !suspects.contains(C));
-        assert_eq!(suspects.crashed(&[B]), [B]);
+        assert_eq!(suspects.record_crash(&[B]), [B]);
     }
 
     /// The counts of A, B and C after crashes in which these were executing, none of them on trial.
@@ -119,10 +106,10 @@ mod tests {
         let mut suspects = Suspects::default();
         let mut counts = [0; 3];
         for executing in crashes {
-            let blamed = suspects.crashed(executing);
+            let blamed = suspects.record_crash(executing);
             for (turn, count) in [A, B, C].into_iter().zip(&mut counts) {
                 if blamed.contains(&turn) {
-                    *count = raised(*count, blamed.len(), limit);
+                    *count = raised_count(*count, blamed.len(), limit);
                 }
             }
         }
@@ -156,31 +143,31 @@ mod tests {
     #[test]
     fn blames_only_the_turn_on_trial_and_suspects_the_others() {
         let mut suspects = Suspects::default();
-        suspects.crashed(&[A, B]);
-        assert!(suspects.resumed(A) && !suspects.resumed(C));
-        assert_eq!(suspects.crashed(&[A, C]), [A]);
+        suspects.record_crash(&[A, B]);
+        assert!(suspects.start_trial(A) && !suspects.start_trial(C));
+        assert_eq!(suspects.record_crash(&[A, C]), [A]);
         assert!(suspects.contains(B) && suspects.contains(C));
-        assert_eq!(suspects.crashed(&[A, C]), [A, C], "a trial ends with its process");
+        assert_eq!(suspects.record_crash(&[A, C]), [A, C], "a trial ends with its process");
     }
 
     #[test]
     fn clears_only_a_suspect_that_ran() {
         let mut suspects = Suspects::default();
-        suspects.crashed(&[A, B]);
-        assert!(!suspects.clear(A) && suspects.resumed(A) && suspects.clear(A) && !suspects.clear(A));
+        suspects.record_crash(&[A, B]);
+        assert!(!suspects.clear(A) && suspects.start_trial(A) && suspects.clear(A) && !suspects.clear(A));
         assert!(!suspects.contains(A) && suspects.contains(B));
-        assert_eq!(suspects.crashed(&[A, C]), [A, C], "a cleared turn is like any other");
+        assert_eq!(suspects.record_crash(&[A, C]), [A, C], "a cleared turn is like any other");
     }
 
     #[test]
     fn repeats_the_notice_only_when_the_wait_has_more_than_doubled() {
         let mut suspects = Suspects::default();
-        suspects.crashed(&[A]);
-        assert!(!suspects.announce(B, Duration::ZERO), "no suspect");
+        suspects.record_crash(&[A]);
+        assert!(!suspects.needs_notice(B, Duration::ZERO), "no suspect");
         let mut announced = Vec::new();
         for seconds in (10..=200).step_by(10).chain([10]) {
-            suspects.crashed(&[A]);
-            if suspects.announce(A, Duration::from_secs(seconds)) {
+            suspects.record_crash(&[A]);
+            if suspects.needs_notice(A, Duration::from_secs(seconds)) {
                 announced.push(seconds);
             }
             let stored = serde_json::to_string(&suspects).unwrap();
@@ -192,9 +179,9 @@ mod tests {
     }
 
     #[test]
-    fn notice_names_the_wait_and_the_way_out() {
-        for (wait, shown) in [(0, "about 1 seconds"), (90, "about 90 seconds")] {
-            let notice = kept_notice(Duration::from_secs(wait));
+    fn notice_names_the_wait_and_the_stop_command() {
+        for (wait, shown) in [(0, "about 1 second "), (90, "about 90 seconds")] {
+            let notice = crate::notices::held_after_crashes(Duration::from_secs(wait));
             assert!(notice.contains(shown) && notice.contains("/stop"), "{notice}");
         }
     }

@@ -1,14 +1,14 @@
-//! One platform's connection: when to try, how long to wait, when to stop trying.
+//! The state machine of one link: when to connect, how long to wait, when to stop.
 //!
-//! Every connection has a generation number; what an older generation still says is ignored. A failure
-//! that time can heal is retried for ever: fast and with growing waits at first, then as a slow probe.
-//! A failure that needs a person stops the link and says why. A link that stood is followed at once;
-//! one whose connection takes too long, or has fallen silent, counts as broken.
+//! Each connection has a generation number; events of older generations are ignored. A temporary failure is retried
+//! without end: with growing waits at first, then as a slow probe. A failure that needs a person stops the link. A link
+//! that was up is reconnected at once. A connection that takes too long or falls silent counts as failed.
 //!
-//! An adapter that keeps its session over a broken connection reconnects by itself first (`redial`); meanwhile the
-//! link is troubled, not broken.
+//! An adapter that keeps its session over a broken connection first reconnects on its own (`reconnect`). Meanwhile the
+//! link has a `retry_reason` but has not failed.
 
-pub mod redial;
+pub mod outage;
+pub mod reconnect;
 
 use alloc::format;
 use alloc::string::String;
@@ -17,8 +17,8 @@ use core::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-use self::redial::Pace;
-use crate::backoff::{EVEN, RECONNECT};
+use self::reconnect::RetrySchedule;
+use crate::backoff::{MIDDLE_ROLL, RECONNECT};
 use crate::fault::Fault;
 use crate::time::Millis;
 
@@ -28,18 +28,18 @@ pub enum State {
     Connecting {
         since: Millis,
     },
-    /// Something came in: the only proof of life.
+    /// Inbound data was received, the only proof that the connection works.
     Up {
         since: Millis,
     },
-    /// Broken; tried again at `until`. `slow`: the fast attempts are spent.
+    /// Failed; retried at `until`. `slow`: the fast attempts are used up.
     Waiting {
         until: Millis,
         slow: bool,
         #[serde(flatten)]
         failure: Failure,
     },
-    /// Needs a person.
+    /// Stopped until a person changes something.
     Fatal {
         #[serde(flatten)]
         failure: Failure,
@@ -48,27 +48,24 @@ pub enum State {
     Paused,
 }
 
-/// Why a link is down.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Failure {
-    pub class: Class,
-    /// A stable name: `telegram_invalid_token`.
+    pub class: FailureClass,
+    /// A stable code: `telegram_invalid_token`.
     pub code: String,
     pub reason: String,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Class {
-    /// Time may heal it.
+pub enum FailureClass {
     Passing,
-    /// The platform understood us and said no; it may change its mind.
+    /// Rejected by the platform, which may change its mind.
     Refused,
-    /// Only a person can.
     Fatal,
 }
 
-impl Class {
+impl FailureClass {
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Passing => "passing",
@@ -78,11 +75,12 @@ impl Class {
     }
 }
 
-/// A part of a platform that is lost until a person sees to it, while the rest goes on.
+/// A part of a platform that fails until a person fixes it, while the rest works.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Lack {
-    /// What it is: `workspace Acme (T1)`.
-    pub what: String,
+pub struct PartialOutage {
+    /// For example `workspace Acme (T1)`.
+    #[serde(rename = "what")]
+    pub part: String,
     pub code: String,
     pub reason: String,
 }
@@ -92,41 +90,38 @@ pub struct Link {
     #[serde(flatten)]
     pub state: State,
     pub generation: u64,
-    /// Failed attempts in a row.
+    /// Consecutive failed attempts.
     pub attempts: u32,
-    /// What the connection struggles with, while it has not given up.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub trouble: Option<String>,
-    /// The last inbound round trip, of whichever generation.
+    /// Why the adapter is reconnecting on its own.
+    #[serde(rename = "trouble", default, skip_serializing_if = "Option::is_none")]
+    pub retry_reason: Option<String>,
+    /// The last inbound data of any generation.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub last_inbound: Option<Millis>,
-    /// What was said while nobody listened is being fetched.
-    #[serde(default, skip_serializing_if = "core::ops::Not::not")]
-    pub catching_up: bool,
-    /// How old the oldest message of the last late batch was when we took it, until the platform has no more of them.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub behind_ms: Option<u64>,
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub lacks: Vec<Lack>,
+    /// Missed messages are being fetched.
+    #[serde(rename = "catching_up", default, skip_serializing_if = "core::ops::Not::not")]
+    pub backfilling: bool,
+    /// Age of the oldest message of the last late batch, until the backfill is complete.
+    #[serde(rename = "behind_ms", default, skip_serializing_if = "Option::is_none")]
+    pub lag_ms: Option<u64>,
+    #[serde(rename = "lacks", default, skip_serializing_if = "Vec::is_empty")]
+    pub partial_outages: Vec<PartialOutage>,
 }
 
-/// What a link goes by.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Terms {
-    /// Whose link it is, for what it says of itself.
+pub struct LinkPolicy {
+    /// The name of the link in its messages.
     pub name: &'static str,
-    /// Failed attempts in a row after which only the slow probe is left. `None`: it never comes to that.
+    /// Consecutive failed attempts before the slow probe. `None`: no slow probe.
     pub fast_attempts: Option<u32>,
     pub slow_probe: Duration,
-    /// Whether chance spreads the waits.
     pub jitter: bool,
-    /// How long a connection may take to stand.
     pub connect_within: Option<Duration>,
-    /// A healthy link is never silent for longer. `None`: silence says nothing.
+    /// Maximum silence of a healthy link. `None`: silence means nothing.
     pub longest_silence: Option<Duration>,
 }
 
-impl Default for Terms {
+impl Default for LinkPolicy {
     fn default() -> Self {
         Self {
             name: "link",
@@ -142,68 +137,68 @@ impl Default for Terms {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Event {
     Start,
-    /// An inbound round trip of this generation succeeded, and nothing is missing that we know of.
+    /// Inbound data was received, and no known message is missing.
     Alive {
         generation: u64,
     },
-    /// One succeeded, and there is more to fetch.
-    CatchingUp {
+    /// Inbound data was received, and more is to be fetched.
+    Backfilling {
         generation: u64,
     },
-    /// What is lost of the platform while the connection of this generation stands.
-    Lacks {
+    /// The complete list of partial outages.
+    PartialOutages {
         generation: u64,
-        lacks: Vec<Lack>,
+        outages: Vec<PartialOutage>,
     },
-    /// Messages are on disk; the oldest was sent then, if the platform says.
-    Took {
+    /// Messages were committed. `oldest`: when the oldest one was sent, if known.
+    Committed {
         generation: u64,
         oldest: Option<Millis>,
     },
-    /// The connection of this generation stands, has trouble and keeps trying.
-    Troubled {
+    /// The adapter is reconnecting on its own.
+    Retrying {
         generation: u64,
         reason: String,
     },
-    Broke {
+    Failed {
         generation: u64,
         fault: Fault,
         code: String,
         reason: String,
     },
     Tick,
-    /// The operator, or a change of the network, wants a try now.
+    /// Connect now, on behalf of the operator or after a network change.
     Retry,
     Pause,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Effect {
-    /// End what is left of older generations, then connect.
+pub enum LinkEffect {
+    /// Close connections of older generations, then connect.
     Connect {
         generation: u64,
     },
     Disconnect,
-    /// The link has just come up: lanes may send again.
+    /// The link is up: lanes may send.
     CameUp,
 }
 
-/// Whether messages come in now.
+/// Whether messages are received now.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Standing {
+pub enum Availability {
     Up,
     Down,
-    /// Down, and its owner wants it so.
+    /// Down on the owner's request.
     Paused,
 }
 
-/// A wait that lies further ahead was not planned by us: the clock was set back.
-const LONGEST_WAIT: Duration = Duration::from_secs(3600);
-/// A link that comes up only to break is not dialled more often than this.
-const BREATH: Duration = Duration::from_secs(10);
-/// Longer than every adapter struggles by itself; whoever says nothing more has lost itself in its trouble.
-const TROUBLED: Duration = Duration::from_secs(1800);
-/// Platforms give whole seconds, and clocks differ: an older message is a late one.
+/// A longer wait was not planned: the clock was set back.
+const MAX_WAIT: Duration = Duration::from_secs(3600);
+/// Minimum time between two connections of a link that fails right after coming up.
+const MIN_RECONNECT_INTERVAL: Duration = Duration::from_secs(10);
+/// Silence limit while an adapter reconnects, longer than any adapter's own attempts.
+const MAX_SILENCE_WHILE_RETRYING: Duration = Duration::from_secs(1800);
+/// Messages older than this count as late; platforms report whole seconds, and clocks differ.
 const LATE: Duration = Duration::from_secs(10);
 
 impl Default for Link {
@@ -212,26 +207,25 @@ impl Default for Link {
             state: State::Connecting { since: Millis(0) },
             generation: 0,
             attempts: 0,
-            trouble: None,
+            retry_reason: None,
             last_inbound: None,
-            catching_up: false,
-            behind_ms: None,
-            lacks: Vec::new(),
+            backfilling: false,
+            lag_ms: None,
+            partial_outages: Vec::new(),
         }
     }
 }
 
 impl Link {
-    /// One that can never be tried: what it needs is not configured.
-    pub fn unbuilt(code: String, reason: String) -> Self {
-        let failure = Failure { class: Class::Fatal, code, reason };
+    /// A link that lacks required configuration and is never tried.
+    pub fn unconfigured(code: String, reason: String) -> Self {
+        let failure = Failure { class: FailureClass::Fatal, code, reason };
         Self { state: State::Fatal { failure }, ..Self::default() }
     }
 
-    /// Its state in the words that are published: `connecting`, `connected`, `retrying`, `paused`, `disabled` or
-    /// `fatal`.
-    pub fn published(&self) -> &'static str {
-        match (&self.state, &self.trouble) {
+    /// The published state: `connecting`, `connected`, `retrying`, `paused`, `disabled` or `fatal`.
+    pub fn status(&self) -> &'static str {
+        match (&self.state, &self.retry_reason) {
             (State::Fatal { failure }, _) if failure.code.ends_with("_disabled") => "disabled",
             (State::Connecting { .. }, None) => "connecting",
             (State::Connecting { .. } | State::Up { .. }, Some(_))
@@ -242,16 +236,18 @@ impl Link {
         }
     }
 
-    pub const fn standing(&self) -> Standing {
-        match (&self.state, &self.trouble) {
-            (State::Up { .. }, None) => Standing::Up,
-            (State::Paused, _) => Standing::Paused,
+    pub const fn availability(&self) -> Availability {
+        match (&self.state, &self.retry_reason) {
+            (State::Up { .. }, None) => Availability::Up,
+            (State::Paused, _) => Availability::Paused,
             (State::Up { .. }, Some(_))
-            | (State::Connecting { .. } | State::Waiting { .. } | State::Fatal { .. }, _) => Standing::Down,
+            | (State::Connecting { .. } | State::Waiting { .. } | State::Fatal { .. }, _) => {
+                Availability::Down
+            }
         }
     }
 
-    /// Why it is down, if it has given up for now.
+    /// The failure of a link that waits or has stopped.
     pub const fn failure(&self) -> Option<&Failure> {
         match &self.state {
             State::Waiting { failure, .. } | State::Fatal { failure } => Some(failure),
@@ -259,156 +255,166 @@ impl Link {
         }
     }
 
-    /// When to tick, if nothing happens before.
-    pub fn due(&self, terms: &Terms) -> Option<Millis> {
+    pub fn due(&self, policy: &LinkPolicy) -> Option<Millis> {
         match &self.state {
             State::Waiting { until, .. } => Some(*until),
-            State::Connecting { since } => self.bounded(*since, terms.connect_within),
-            State::Up { since } => self.bounded(self.heard(*since), terms.longest_silence),
+            State::Connecting { since } => self.deadline(*since, policy.connect_within),
+            State::Up { since } => self.deadline(self.last_sign_of_life(*since), policy.longest_silence),
             State::Fatal { .. } | State::Paused => None,
         }
     }
 
-    pub fn step(self, now: Millis, roll: u64, event: Event, terms: &Terms) -> (Self, Option<Effect>) {
+    pub fn step(
+        self,
+        now: Millis,
+        roll: u64,
+        event: Event,
+        policy: &LinkPolicy,
+    ) -> (Self, Option<LinkEffect>) {
         match event {
             Event::Start => self.connect(now),
             Event::Alive { generation } if generation == self.generation => {
-                Self { catching_up: false, behind_ms: None, ..self }.alive(now)
+                Self { backfilling: false, lag_ms: None, ..self }.alive(now)
             }
-            Event::CatchingUp { generation } if generation == self.generation => {
-                Self { catching_up: true, ..self }.alive(now)
+            Event::Backfilling { generation } if generation == self.generation => {
+                Self { backfilling: true, ..self }.alive(now)
             }
-            Event::Took { generation, oldest } if generation == self.generation => {
-                (self.took(now, oldest), None)
+            Event::Committed { generation, oldest } if generation == self.generation => {
+                (self.committed(now, oldest), None)
             }
-            Event::Lacks { generation, lacks } if generation == self.generation => {
-                (Self { lacks, ..self }, None)
+            Event::PartialOutages { generation, outages } if generation == self.generation => {
+                (Self { partial_outages: outages, ..self }, None)
             }
-            Event::Broke { generation, fault, code, reason } if generation == self.generation => {
-                self.broke(now, roll, fault, Failure { class: class(fault), code, reason }, terms)
+            Event::Failed { generation, fault, code, reason } if generation == self.generation => {
+                self.failed(now, roll, fault, Failure { class: class(fault), code, reason }, policy)
             }
-            Event::Troubled { generation, reason } if generation == self.generation => {
-                (Self { trouble: Some(reason), ..self }, None)
+            Event::Retrying { generation, reason } if generation == self.generation => {
+                (Self { retry_reason: Some(reason), ..self }, None)
             }
-            // A generation we have left behind is still talking.
+            // An older generation.
             Event::Alive { .. }
-            | Event::CatchingUp { .. }
-            | Event::Took { .. }
-            | Event::Lacks { .. }
-            | Event::Troubled { .. }
-            | Event::Broke { .. } => (self, None),
-            Event::Tick => self.tick(now, roll, terms),
+            | Event::Backfilling { .. }
+            | Event::Committed { .. }
+            | Event::PartialOutages { .. }
+            | Event::Retrying { .. }
+            | Event::Failed { .. } => (self, None),
+            Event::Tick => self.tick(now, roll, policy),
             Event::Retry => Self { attempts: 0, ..self }.connect(now),
             Event::Pause => {
                 let generation = self.generation + 1;
-                (Self { state: State::Paused, generation, ..self.unheard() }, Some(Effect::Disconnect))
+                (
+                    Self { state: State::Paused, generation, ..self.without_reports() },
+                    Some(LinkEffect::Disconnect),
+                )
             }
         }
     }
 
-    fn connect(self, now: Millis) -> (Self, Option<Effect>) {
+    fn connect(self, now: Millis) -> (Self, Option<LinkEffect>) {
         let generation = self.generation + 1;
         let state = State::Connecting { since: now };
-        (Self { state, generation, ..self.unheard() }, Some(Effect::Connect { generation }))
+        (Self { state, generation, ..self.without_reports() }, Some(LinkEffect::Connect { generation }))
     }
 
-    /// Without what only a connection that stands can say.
-    fn unheard(self) -> Self {
-        Self { trouble: None, catching_up: false, behind_ms: None, lacks: Vec::new(), ..self }
+    /// Clears the reports of the ended connection.
+    fn without_reports(self) -> Self {
+        Self { retry_reason: None, backfilling: false, lag_ms: None, partial_outages: Vec::new(), ..self }
     }
 
-    /// What is told live between late batches does not mean that we have caught up.
-    fn took(self, now: Millis, oldest: Option<Millis>) -> Self {
+    /// A live message between late batches does not end the backfill.
+    fn committed(self, now: Millis, oldest: Option<Millis>) -> Self {
         let age = oldest.map(|sent| now.since(sent)).filter(|age| *age >= LATE);
         let late = age.map(|age| u64::try_from(age.as_millis()).unwrap_or(u64::MAX));
-        Self { behind_ms: late.or(self.behind_ms.filter(|_| self.catching_up)), ..self }
+        Self { lag_ms: late.or(self.lag_ms.filter(|_| self.backfilling)), ..self }
     }
 
-    fn alive(self, now: Millis) -> (Self, Option<Effect>) {
-        let heard = Self { trouble: None, last_inbound: Some(now), ..self };
-        match heard.state {
-            State::Up { .. } => (heard, None),
+    fn alive(self, now: Millis) -> (Self, Option<LinkEffect>) {
+        let link = Self { retry_reason: None, last_inbound: Some(now), ..self };
+        match link.state {
+            State::Up { .. } => (link, None),
             State::Connecting { .. } => {
-                (Self { state: State::Up { since: now }, attempts: 0, ..heard }, Some(Effect::CameUp))
+                (Self { state: State::Up { since: now }, attempts: 0, ..link }, Some(LinkEffect::CameUp))
             }
-            State::Waiting { .. } | State::Fatal { .. } | State::Paused => (heard, None),
+            State::Waiting { .. } | State::Fatal { .. } | State::Paused => (link, None),
         }
     }
 
-    fn broke(
+    fn failed(
         self,
         now: Millis,
         roll: u64,
         fault: Fault,
         failure: Failure,
-        terms: &Terms,
-    ) -> (Self, Option<Effect>) {
+        policy: &LinkPolicy,
+    ) -> (Self, Option<LinkEffect>) {
         let named = match fault {
             Fault::Later { after } => after.unwrap_or_default(),
             Fault::Refused | Fault::Fatal => Duration::ZERO,
         };
         let (attempts, slow, planned) = match self.state {
-            // It waits, or is stopped: a second fault changes nothing.
+            // A second failure changes nothing.
             State::Waiting { .. } | State::Fatal { .. } | State::Paused => return (self, None),
-            State::Up { since } => (0, false, since.after(BREATH).since(now)),
+            State::Up { since } => (0, false, since.after(MIN_RECONNECT_INTERVAL).since(now)),
             State::Connecting { .. } => {
                 let attempts = self.attempts.saturating_add(1);
-                let pace = Pace { immediate: 0, schedule: RECONNECT, give_up_at: terms.fast_attempts };
-                let wait = pace.wait(attempts, if terms.jitter { roll } else { EVEN });
-                (attempts, wait.is_none(), wait.unwrap_or(terms.slow_probe))
+                let pace =
+                    RetrySchedule { immediate: 0, schedule: RECONNECT, give_up_at: policy.fast_attempts };
+                let wait = pace.wait(attempts, if policy.jitter { roll } else { MIDDLE_ROLL });
+                (attempts, wait.is_none(), wait.unwrap_or(policy.slow_probe))
             }
         };
         let state = match failure.class {
-            Class::Fatal => State::Fatal { failure },
-            Class::Passing | Class::Refused => {
-                let longest = LONGEST_WAIT.max(terms.slow_probe);
+            FailureClass::Fatal => State::Fatal { failure },
+            FailureClass::Passing | FailureClass::Refused => {
+                let longest = MAX_WAIT.max(policy.slow_probe);
                 State::Waiting { until: now.after(named.max(planned).min(longest)), slow, failure }
             }
         };
-        (Self { state, attempts, ..self.unheard() }, Some(Effect::Disconnect))
+        (Self { state, attempts, ..self.without_reports() }, Some(LinkEffect::Disconnect))
     }
 
-    fn tick(self, now: Millis, roll: u64, terms: &Terms) -> (Self, Option<Effect>) {
-        let due = self.due(terms).is_some_and(|due| now >= due);
-        let name = terms.name;
-        let passing =
-            |code, reason| (Fault::Later { after: None }, Failure { class: Class::Passing, code, reason });
+    fn tick(self, now: Millis, roll: u64, policy: &LinkPolicy) -> (Self, Option<LinkEffect>) {
+        let due = self.due(policy).is_some_and(|due| now >= due);
+        let name = policy.name;
+        let passing = |code, reason| {
+            (Fault::Later { after: None }, Failure { class: FailureClass::Passing, code, reason })
+        };
         match self.state {
             State::Waiting { until, .. } => {
-                let longest = LONGEST_WAIT.max(terms.slow_probe);
+                let longest = MAX_WAIT.max(policy.slow_probe);
                 if due || until.since(now) > longest { self.connect(now) } else { (self, None) }
             }
             State::Connecting { since } if due => {
                 let reason = format!("{name} connect timed out after {}s", now.since(since).as_secs());
                 let (fault, failure) = passing(format!("{name}_connect_timeout"), reason);
-                self.broke(now, roll, fault, failure, terms)
+                self.failed(now, roll, fault, failure, policy)
             }
             State::Up { since } if due => {
-                let silence = now.since(self.heard(since)).as_secs();
-                let reason = format!("nothing came in for {silence}s, though the connection stands");
+                let silence = now.since(self.last_sign_of_life(since)).as_secs();
+                let reason = format!("no data received for {silence}s on an open connection");
                 let (fault, failure) = passing(format!("{name}_silent"), reason);
-                self.broke(now, roll, fault, failure, terms)
+                self.failed(now, roll, fault, failure, policy)
             }
             State::Connecting { .. } | State::Up { .. } | State::Fatal { .. } | State::Paused => (self, None),
         }
     }
 
-    /// One that has trouble was awake when it said so: its own patience counts, up to a point.
-    fn bounded(&self, since: Millis, limit: Option<Duration>) -> Option<Millis> {
-        let patience = if self.trouble.is_some() { TROUBLED } else { Duration::ZERO };
-        limit.map(|limit| since.after(limit.max(patience)))
+    /// An adapter that reconnects on its own gets a longer limit.
+    fn deadline(&self, since: Millis, limit: Option<Duration>) -> Option<Millis> {
+        let minimum = if self.retry_reason.is_some() { MAX_SILENCE_WHILE_RETRYING } else { Duration::ZERO };
+        limit.map(|limit| since.after(limit.max(minimum)))
     }
 
-    fn heard(&self, since: Millis) -> Millis {
+    fn last_sign_of_life(&self, since: Millis) -> Millis {
         self.last_inbound.unwrap_or(since).max(since)
     }
 }
 
-const fn class(fault: Fault) -> Class {
+const fn class(fault: Fault) -> FailureClass {
     match fault {
-        Fault::Later { .. } => Class::Passing,
-        Fault::Refused => Class::Refused,
-        Fault::Fatal => Class::Fatal,
+        Fault::Later { .. } => FailureClass::Passing,
+        Fault::Refused => FailureClass::Refused,
+        Fault::Fatal => FailureClass::Fatal,
     }
 }
 

@@ -1,8 +1,7 @@
-//! Files in an answer: `MEDIA:/path` tags and the flags beside them.
+//! Extracts `MEDIA:/path` tags and the flags beside them from an answer.
 //!
-//! A tag counts where somebody speaks, not where somebody quotes: those in code, in block quotes and in JSON
-//! strings stay where they are. Nothing an answer says is dropped: if only flags were said, the answer is said
-//! as it is. The work grows with the length of the answer and hardly faster, whatever a model repeats in it.
+//! Tags in code, block quotes and JSON strings are quoted text and stay. An answer that consists only of flags is sent
+//! unchanged. The running time is close to linear in the length of the answer.
 
 use alloc::borrow::ToOwned;
 use alloc::string::String;
@@ -13,37 +12,35 @@ use crate::text::Fences;
 const TAG: &str = "MEDIA:";
 const VOICE: &str = "[[audio_as_voice]]";
 const DOCUMENT: &str = "[[as_document]]";
-/// Files of one answer; tags beyond them stay text.
-const MOST: usize = 20;
-/// No path of any system is longer.
-const LONGEST_PATH: usize = 4096;
+/// Maximum files per answer; further tags stay text.
+const MAX_FILES: usize = 20;
+const MAX_PATH_BYTES: usize = 4096;
 
-/// An answer, taken apart.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct Media {
-    /// What remains to be said; empty if it was all files.
+pub struct ExtractedMedia {
+    /// The text without tags; empty if there were only files.
     pub text: String,
-    /// Paths as they were written, each once.
+    /// Paths as written, without duplicates.
     pub files: Vec<String>,
-    /// Sounds are to be sent as if they had been spoken.
+    /// Send audio as voice messages.
     pub voice: bool,
-    /// Everything is to be sent as it is, not as a picture or a film.
+    /// Send images and videos as documents.
     pub document: bool,
 }
 
-/// Takes the files out of a complete answer. The same text gives the same parts every time.
-pub fn extract(text: &str) -> Media {
-    let media = taken_out(text);
+/// Extracts the files of a complete answer. Deterministic.
+pub fn extract(text: &str) -> ExtractedMedia {
+    let media = parse(text);
     let flagged = media.voice || media.document;
     if media.files.is_empty() && (media.text.is_empty() || !flagged) {
-        return Media { text: text.to_owned(), ..Media::default() };
+        return ExtractedMedia { text: text.to_owned(), ..ExtractedMedia::default() };
     }
     media
 }
 
-/// What may be shown of an answer that is still growing: without tags and without what may become one.
-pub fn growing(text: &str) -> String {
-    let mut shown = taken_out(text).text;
+/// The part of a streamed answer that may be shown: without tags and without an incomplete tag at the end.
+pub fn preview_text(text: &str) -> String {
+    let mut shown = parse(text).text;
     if let Some(at) = unfinished(&shown) {
         shown.truncate(at);
         shown.truncate(shown.trim_end().len());
@@ -51,13 +48,13 @@ pub fn growing(text: &str) -> String {
     shown
 }
 
-/// What remains of an answer that was broken off: without a tag or a flag at its end that may not be whole.
-pub fn broken_off(text: &str) -> &str {
+/// An answer that was cut off, without a tag or flag at its end that may be incomplete.
+pub fn truncated_text(text: &str) -> &str {
     let cut = unfinished(text).or_else(|| bare_tag_at_end(text));
     cut.map_or(text, |at| text[..at].trim_end())
 }
 
-/// Where a tag begins whose path has no quotes and reaches the end of the text: the rest of it may be missing.
+/// The start of a tag whose unquoted path reaches the end of the text: the rest of it may be missing.
 fn bare_tag_at_end(text: &str) -> Option<usize> {
     let line = text.rfind('\n').map_or(0, |at| at + 1);
     let at = line + text[line..].rfind(TAG)?;
@@ -66,7 +63,7 @@ fn bare_tag_at_end(text: &str) -> Option<usize> {
     bare.then_some(at)
 }
 
-/// Where a tag or a flag begins whose end has not been said yet.
+/// The start of an incomplete tag or flag.
 fn unfinished(text: &str) -> Option<usize> {
     let line = text.rfind('\n').map_or(0, |at| at + 1);
     if let Some(at) = text[line..].rfind(TAG) {
@@ -82,25 +79,25 @@ fn unfinished(text: &str) -> Option<usize> {
     (half_tag || half_flag).then_some(word)
 }
 
-fn taken_out(text: &str) -> Media {
+fn parse(text: &str) -> ExtractedMedia {
     if !text.contains(TAG) && !text.contains("[[") {
-        return Media { text: text.to_owned(), ..Media::default() };
+        return ExtractedMedia { text: text.to_owned(), ..ExtractedMedia::default() };
     }
-    let mut media = Media::default();
+    let mut media = ExtractedMedia::default();
     let mut fences = Fences::default();
     let mut lines: Vec<String> = Vec::new();
     for line in text.split('\n') {
-        let spoken = !fences.holds(line) && !line.trim_start().starts_with('>');
-        if !spoken {
+        let plain = !fences.is_code(line) && !line.trim_start().starts_with('>');
+        if !plain {
             lines.push(line.to_owned());
             continue;
         }
-        let rest = Scan::new(line).run(&mut media);
-        let emptied = rest.len() != line.len() && rest.trim_matches([' ', '\t', '-', '*', '•']).is_empty();
-        if !emptied {
+        let rest = LineScan::new(line).run(&mut media);
+        let only_tags = rest.len() != line.len() && rest.trim_matches([' ', '\t', '-', '*', '•']).is_empty();
+        if !only_tags {
             lines.push(rest);
         } else if lines.last().is_some_and(|last| last.trim().is_empty()) {
-            // Of the two gaps around a line that is gone one is enough.
+            // Keep only one of the two empty lines around a removed line.
             lines.pop();
         }
     }
@@ -108,49 +105,49 @@ fn taken_out(text: &str) -> Media {
     media
 }
 
-/// One line, from left to right.
-struct Scan<'a> {
+/// Scans one line from left to right.
+struct LineScan<'a> {
     line: &'a str,
     at: usize,
-    kept: String,
+    output: String,
 }
 
-impl<'a> Scan<'a> {
+impl<'a> LineScan<'a> {
     fn new(line: &'a str) -> Self {
-        Self { line, at: 0, kept: String::with_capacity(line.len()) }
+        Self { line, at: 0, output: String::with_capacity(line.len()) }
     }
 
-    fn run(mut self, media: &mut Media) -> String {
+    fn run(mut self, media: &mut ExtractedMedia) -> String {
         while let Some(c) = self.rest().chars().next() {
             let quoted = match c {
                 '`' => Some(code_span(self.rest())),
                 '"' => json_string(&self.line[..self.at], self.rest()),
-                // What is escaped opens nothing.
+                // An escaped quote opens no string.
                 '\\' if self.rest()[1..].starts_with(['"', '\\']) => Some(2),
                 _other => None,
             };
             if let Some(length) = quoted {
-                self.keep(length);
+                self.copy(length);
             } else if !self.flag(media) && !self.tag(media) {
-                self.keep(c.len_utf8());
+                self.copy(c.len_utf8());
             }
         }
-        if self.kept.len() != self.line.len() {
-            self.kept.truncate(self.kept.trim_end().len());
+        if self.output.len() != self.line.len() {
+            self.output.truncate(self.output.trim_end().len());
         }
-        self.kept
+        self.output
     }
 
     fn rest(&self) -> &'a str {
         &self.line[self.at..]
     }
 
-    fn keep(&mut self, length: usize) {
-        self.kept.push_str(&self.rest()[..length]);
+    fn copy(&mut self, length: usize) {
+        self.output.push_str(&self.rest()[..length]);
         self.at += length;
     }
 
-    fn flag(&mut self, media: &mut Media) -> bool {
+    fn flag(&mut self, media: &mut ExtractedMedia) -> bool {
         let flag = [VOICE, DOCUMENT].into_iter().find(|flag| self.rest().starts_with(flag));
         let Some(flag) = flag else { return false };
         media.voice |= flag == VOICE;
@@ -159,59 +156,59 @@ impl<'a> Scan<'a> {
         true
     }
 
-    fn tag(&mut self, media: &mut Media) -> bool {
+    fn tag(&mut self, media: &mut ExtractedMedia) -> bool {
         let before = self.line[..self.at].chars().next_back();
         if before.is_some_and(|c| c.is_alphanumeric() || matches!(c, '_' | '/' | ':')) {
             return false;
         }
         let Some((path, length)) = self.rest().strip_prefix(TAG).and_then(path) else { return false };
         if !media.files.iter().any(|known| known == path) {
-            if media.files.len() >= MOST {
+            if media.files.len() >= MAX_FILES {
                 return false;
             }
             media.files.push(path.to_owned());
         }
         self.at += TAG.len() + length;
-        // Quotes around the whole tag go with it.
+        // Quotes around the whole tag are removed with it.
         if let Some(quote) = before.filter(|c| matches!(c, '"' | '\''))
             && self.rest().starts_with(quote)
         {
             self.at += 1;
-            self.kept.pop();
+            self.output.pop();
         }
         true
     }
 }
 
-/// The path at the beginning of `text`, and how much of `text` it takes.
+/// The path at the start of `text` and its length in `text`.
 fn path(text: &str) -> Option<(&str, usize)> {
     let body = text.trim_start_matches([' ', '\t']);
     let skipped = text.len() - body.len();
     let (path, taken) = match body.chars().next()? {
         quote @ ('"' | '\'' | '`') => {
             let inside = &body[1..];
-            let end = find(inside, |c| c == quote)?;
+            let end = find_near(inside, |c| c == quote)?;
             (&inside[..end], end + 2)
         }
         _bare => {
             let ends = |c: char| c.is_whitespace() || matches!(c, '"' | '`');
-            let end = find(body, ends).or((body.len() <= LONGEST_PATH).then_some(body.len()))?;
+            let end = find_near(body, ends).or((body.len() <= MAX_PATH_BYTES).then_some(body.len()))?;
             let path = body[..end].trim_end_matches([',', ';', ':', '.', '!', '?', ')', ']', '}', '*', '\'']);
             (path, path.len())
         }
     };
     let absolute = path.len() > 1 && (path.starts_with('/') || path.starts_with("~/"));
-    let sound = path.len() <= LONGEST_PATH && !path.chars().any(char::is_control);
+    let sound = path.len() <= MAX_PATH_BYTES && !path.chars().any(char::is_control);
     (absolute && sound).then_some((path, skipped + taken))
 }
 
-/// No further away than a path is long.
-fn find(text: &str, wanted: impl Fn(char) -> bool) -> Option<usize> {
-    let near = text.char_indices().take_while(|(at, _)| *at <= LONGEST_PATH);
+/// Searches within the maximum length of a path.
+fn find_near(text: &str, wanted: impl Fn(char) -> bool) -> Option<usize> {
+    let near = text.char_indices().take_while(|(at, _)| *at <= MAX_PATH_BYTES);
     near.into_iter().find(|(_, c)| wanted(*c)).map(|(at, _)| at)
 }
 
-/// How long the code span at the beginning of `text` is. A run that nothing closes is just backticks, all of them.
+/// The length of the code span at the start of `text`; an unclosed run of backticks counts as text.
 fn code_span(text: &str) -> usize {
     let run = text.len() - text.trim_start_matches('`').len();
     let mut at = run;
@@ -226,7 +223,7 @@ fn code_span(text: &str) -> usize {
     run
 }
 
-/// How long the string at the beginning of `text` is, if what stands around it makes it one of JSON.
+/// The length of the string at the start of `text`, if its surroundings make it a JSON string.
 fn json_string(before: &str, text: &str) -> Option<usize> {
     let mut escaped = false;
     let closing = text.char_indices().skip(1).find(|&(_, c)| {
@@ -258,7 +255,7 @@ mod tests {
     }
 
     #[test]
-    fn a_tag_is_taken_out_however_it_is_quoted() {
+    fn extracts_quoted_and_unquoted_tags() {
         check("Here it is.\nMEDIA:/tmp/a.png\nBye.", "Here it is.\nBye.", &["/tmp/a.png"]);
         check("MEDIA:~/a.png", "", &["~/a.png"]);
         check("MEDIA: /tmp/a.png", "", &["/tmp/a.png"]);
@@ -274,7 +271,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_quoted_stays_where_it_is() {
+    fn leaves_quoted_tags_in_the_text() {
         for text in [
             "```\nMEDIA:/tmp/a.png\n```",
             "~~~sh\necho MEDIA:/tmp/a.png\n~~~",
@@ -291,7 +288,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_tag_is_text() {
+    fn leaves_text_that_is_no_tag() {
         for text in [
             "MEDIA: is a word",
             "MEDIA:relative.png",
@@ -308,28 +305,28 @@ mod tests {
     }
 
     #[test]
-    fn flags_count_for_the_whole_answer() {
+    fn applies_flags_to_the_whole_answer() {
         let media = extract("[[audio_as_voice]]\nMEDIA:/a.ogg\nListen [[as_document]]");
         assert_eq!((media.voice, media.document), (true, true));
         assert_eq!((media.text.as_str(), media.files), ("Listen", vec!["/a.ogg".to_owned()]));
     }
 
     #[test]
-    fn an_answer_of_flags_alone_is_said_as_it_is() {
+    fn sends_an_answer_of_flags_alone_unchanged() {
         for text in [" [[as_document]]\n", "  ", ""] {
-            assert_eq!(extract(text), Media { text: text.into(), ..Media::default() });
+            assert_eq!(extract(text), ExtractedMedia { text: text.into(), ..ExtractedMedia::default() });
         }
     }
 
     #[test]
-    fn an_answer_names_a_bounded_number_of_files() {
+    fn limits_the_number_of_files() {
         let text: Vec<String> = (0..30).map(|n| format!("MEDIA:/{n}.png")).collect();
         let media = extract(&text.join("\n"));
-        assert_eq!((media.files.len(), media.text.lines().count()), (MOST, 10));
+        assert_eq!((media.files.len(), media.text.lines().count()), (MAX_FILES, 10));
     }
 
     #[test]
-    fn a_growing_answer_shows_no_half_tag() {
+    fn hides_incomplete_tags_of_a_streamed_answer() {
         for (text, want) in [
             ("Here:\nMEDIA:/tmp/a", "Here:"),
             ("Here:\nMEDIA:", "Here:"),
@@ -341,13 +338,13 @@ mod tests {
             ("MEDIA:/tmp/a.png", ""),
             ("plain", "plain"),
         ] {
-            assert_eq!(growing(text), want, "{text:?}");
+            assert_eq!(preview_text(text), want, "{text:?}");
         }
     }
 
-    /// With work that grows as the square of the length this takes minutes.
+    /// Takes minutes if the running time is quadratic.
     #[test]
-    fn what_is_repeated_for_ever_is_read_in_no_time() {
+    fn parses_long_repetitions_in_linear_time() {
         for unit in ["`", "\\\"", "\"", "MEDIA:\"", "[[", "` `` "] {
             let text = format!("MEDIA: {}", unit.repeat(200_000 / unit.len()));
             check(&text, &text, &[]);
@@ -355,13 +352,13 @@ mod tests {
     }
 
     #[test]
-    fn whole_text_is_kept_byte_for_byte_when_there_is_nothing_to_take_out() {
+    fn keeps_a_text_without_tags_byte_for_byte() {
         let text = "a  b\t\n\n\n\nc   \n  d [[x]] MEDIA";
         check(text, text, &[]);
     }
 
     #[test]
-    fn a_broken_off_answer_names_no_file_by_half_its_path() {
+    fn truncated_text_names_no_file_by_half_its_path() {
         for (text, want) in [
             ("Here it is.\nMEDIA:/srv/repo", "Here it is."),
             ("Here it is.\nMEDIA:", "Here it is."),
@@ -372,14 +369,14 @@ mod tests {
             ("MEDIA:/srv/a.txt is", "MEDIA:/srv/a.txt is"),
             ("No file.", "No file."),
         ] {
-            assert_eq!(broken_off(text), want, "{text:?}");
+            assert_eq!(truncated_text(text), want, "{text:?}");
         }
     }
 
     #[test]
-    fn growing_text_may_end_behind_wide_white_space() {
+    fn accepts_wide_white_space_at_the_end_of_a_stream() {
         for text in ["Bonjour\u{a0}!", "\u{6771}\u{4eac}\u{3000}\u{99c5}", "a\u{2003}"] {
-            assert_eq!(growing(text), text);
+            assert_eq!(preview_text(text), text);
         }
     }
 }

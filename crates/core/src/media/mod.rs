@@ -1,10 +1,9 @@
-//! Files as messages carry them: what they are by name and by their first bytes, and how an answer names them.
+//! Files in messages: their types, and the `MEDIA:` tags of answers.
 
 mod extract;
 mod types;
 
-pub use extract::{Media, broken_off, extract, growing};
-pub use types::{Sort, extension_for, image_type, of_name};
+pub use extract::{ExtractedMedia, extract, preview_text, truncated_text};
+pub use types::{MediaKind, extension_for, image_type, type_of_name};
 
-/// The folder of the home in which the files that people sent are kept for a while.
-pub const CACHE: &str = "cache";
+pub const CACHE_FOLDER: &str = "cache";

@@ -1,59 +1,58 @@
-//! What a file is: by the end of its name, by the type a platform gives it, by its first bytes.
+//! File types by name, MIME type and leading bytes.
 
-/// What people do with it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Sort {
+pub enum MediaKind {
     Image,
     Audio,
     Video,
     Document,
 }
 
-/// Extension, type and sort. Of several extensions for one type the first is the one we give.
-const TYPES: &[(&str, &str, Sort)] = &[
-    ("jpg", "image/jpeg", Sort::Image),
-    ("jpeg", "image/jpeg", Sort::Image),
-    ("png", "image/png", Sort::Image),
-    ("webp", "image/webp", Sort::Image),
-    ("gif", "image/gif", Sort::Image),
-    ("ogg", "audio/ogg", Sort::Audio),
-    ("oga", "audio/ogg", Sort::Audio),
-    ("opus", "audio/ogg", Sort::Audio),
-    ("mp3", "audio/mpeg", Sort::Audio),
-    ("m4a", "audio/mp4", Sort::Audio),
-    ("wav", "audio/wav", Sort::Audio),
-    ("flac", "audio/flac", Sort::Audio),
-    ("mp4", "video/mp4", Sort::Video),
-    ("mov", "video/quicktime", Sort::Video),
-    ("webm", "video/webm", Sort::Video),
-    ("mkv", "video/x-matroska", Sort::Video),
-    ("pdf", "application/pdf", Sort::Document),
-    ("zip", "application/zip", Sort::Document),
-    ("json", "application/json", Sort::Document),
-    ("txt", "text/plain", Sort::Document),
-    ("log", "text/plain", Sort::Document),
-    ("md", "text/markdown", Sort::Document),
-    ("csv", "text/csv", Sort::Document),
-    ("html", "text/html", Sort::Document),
-    ("docx", "application/vnd.openxmlformats-officedocument.wordprocessingml.document", Sort::Document),
-    ("xlsx", "application/vnd.openxmlformats-officedocument.spreadsheetml.sheet", Sort::Document),
+/// Extension, type and kind. The first extension of a type is the one used for new files.
+const TYPES: &[(&str, &str, MediaKind)] = &[
+    ("jpg", "image/jpeg", MediaKind::Image),
+    ("jpeg", "image/jpeg", MediaKind::Image),
+    ("png", "image/png", MediaKind::Image),
+    ("webp", "image/webp", MediaKind::Image),
+    ("gif", "image/gif", MediaKind::Image),
+    ("ogg", "audio/ogg", MediaKind::Audio),
+    ("oga", "audio/ogg", MediaKind::Audio),
+    ("opus", "audio/ogg", MediaKind::Audio),
+    ("mp3", "audio/mpeg", MediaKind::Audio),
+    ("m4a", "audio/mp4", MediaKind::Audio),
+    ("wav", "audio/wav", MediaKind::Audio),
+    ("flac", "audio/flac", MediaKind::Audio),
+    ("mp4", "video/mp4", MediaKind::Video),
+    ("mov", "video/quicktime", MediaKind::Video),
+    ("webm", "video/webm", MediaKind::Video),
+    ("mkv", "video/x-matroska", MediaKind::Video),
+    ("pdf", "application/pdf", MediaKind::Document),
+    ("zip", "application/zip", MediaKind::Document),
+    ("json", "application/json", MediaKind::Document),
+    ("txt", "text/plain", MediaKind::Document),
+    ("log", "text/plain", MediaKind::Document),
+    ("md", "text/markdown", MediaKind::Document),
+    ("csv", "text/csv", MediaKind::Document),
+    ("html", "text/html", MediaKind::Document),
+    ("docx", "application/vnd.openxmlformats-officedocument.wordprocessingml.document", MediaKind::Document),
+    ("xlsx", "application/vnd.openxmlformats-officedocument.spreadsheetml.sheet", MediaKind::Document),
 ];
 
-/// By its name alone. Nothing known about it makes it a document.
-pub fn of_name(name: &str) -> (&'static str, Sort) {
+/// The type by file name. An unknown extension is a document.
+pub fn type_of_name(name: &str) -> (&'static str, MediaKind) {
     let extension = name.rsplit_once('.').map_or("", |(_, extension)| extension);
     let known = TYPES.iter().find(|(known, ..)| known.eq_ignore_ascii_case(extension));
-    known.map_or(("application/octet-stream", Sort::Document), |(_, mime, sort)| (mime, *sort))
+    known.map_or(("application/octet-stream", MediaKind::Document), |(_, mime, kind)| (mime, *kind))
 }
 
-/// What a file of this type is called, and what it is; parameters behind `;` do not count.
-pub fn extension_for(mime: &str) -> Option<(&'static str, Sort)> {
+/// The extension and kind of a MIME type; parameters behind `;` are ignored.
+pub fn extension_for(mime: &str) -> Option<(&'static str, MediaKind)> {
     let bare = mime.split(';').next().unwrap_or_default().trim();
     let known = TYPES.iter().find(|(_, known, _)| known.eq_ignore_ascii_case(bare));
-    known.map(|(extension, _, sort)| (*extension, *sort))
+    known.map(|(extension, _, kind)| (*extension, *kind))
 }
 
-/// The type of an image by its first bytes (sixteen are enough). `None`: none that models and clients can show.
+/// The image type by the first sixteen bytes. `None`: not an image that models and clients can show.
 pub fn image_type(head: &[u8]) -> Option<&'static str> {
     match head {
         [0xff, 0xd8, 0xff, ..] => Some("image/jpeg"),
@@ -69,28 +68,28 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_name_tells_what_a_file_is() {
-        for (name, mime, sort) in [
-            ("a.PNG", "image/png", Sort::Image),
-            ("song.opus", "audio/ogg", Sort::Audio),
-            ("b.tar.zip", "application/zip", Sort::Document),
-            ("Makefile", "application/octet-stream", Sort::Document),
-            ("", "application/octet-stream", Sort::Document),
+    fn determines_the_type_by_file_name() {
+        for (name, mime, kind) in [
+            ("a.PNG", "image/png", MediaKind::Image),
+            ("song.opus", "audio/ogg", MediaKind::Audio),
+            ("b.tar.zip", "application/zip", MediaKind::Document),
+            ("Makefile", "application/octet-stream", MediaKind::Document),
+            ("", "application/octet-stream", MediaKind::Document),
         ] {
-            assert_eq!(of_name(name), (mime, sort), "{name}");
+            assert_eq!(type_of_name(name), (mime, kind), "{name}");
         }
     }
 
     #[test]
-    fn a_type_gives_one_extension() {
-        assert_eq!(extension_for("image/jpeg"), Some(("jpg", Sort::Image)));
-        assert_eq!(extension_for("Audio/OGG; codecs=opus"), Some(("ogg", Sort::Audio)));
+    fn finds_the_extension_of_a_mime_type() {
+        assert_eq!(extension_for("image/jpeg"), Some(("jpg", MediaKind::Image)));
+        assert_eq!(extension_for("Audio/OGG; codecs=opus"), Some(("ogg", MediaKind::Audio)));
         assert_eq!(extension_for("application/x-msdownload"), None);
         assert_eq!(extension_for(""), None);
     }
 
     #[test]
-    fn an_image_is_known_by_its_first_bytes_only() {
+    fn determines_the_image_type_by_leading_bytes() {
         assert_eq!(image_type(b"\xff\xd8\xff\xe0rest"), Some("image/jpeg"));
         assert_eq!(image_type(b"\x89PNG\r\n\x1a\n...."), Some("image/png"));
         assert_eq!(image_type(b"GIF89a"), Some("image/gif"));

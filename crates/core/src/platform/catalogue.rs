@@ -1,68 +1,66 @@
-//! Every name that may appear in configuration and stored sessions, with its capabilities.
+//! Every platform name allowed in configuration and stored sessions, with its properties.
 
-use super::{ChatIds, FromStrangers, Peer, PersonIds, ThreadIds};
+use super::{ChatIds, Peer, PersonIds, StrangerMessages, ThreadIds};
 
 #[derive(Debug)]
-pub(super) struct Row {
+pub(super) struct PlatformSpec {
     pub(super) name: &'static str,
     pub(super) peer: Peer,
     pub(super) authenticates: bool,
     pub(super) chat_ids: ChatIds,
     pub(super) thread_ids: ThreadIds,
     pub(super) person_ids: PersonIds,
-    pub(super) from_strangers: FromStrangers,
+    pub(super) stranger_messages: StrangerMessages,
 }
 
-/// A chat platform.
-const CHAT: Row = Row {
+const CHAT: PlatformSpec = PlatformSpec {
     name: "",
     peer: Peer::People,
     authenticates: false,
     chat_ids: ChatIds::Number,
     thread_ids: ThreadIds::Colon,
     person_ids: PersonIds::AsWritten,
-    from_strangers: FromStrangers::Expected,
+    stranger_messages: StrangerMessages::Expected,
 };
 
-const fn chat(name: &'static str) -> Row {
-    Row { name, ..CHAT }
+const fn chat(name: &'static str) -> PlatformSpec {
+    PlatformSpec { name, ..CHAT }
 }
 
-/// A channel of this gateway's own.
-const fn own(name: &'static str, peer: Peer) -> Row {
-    Row { name, peer, ..CHAT }
+const fn own(name: &'static str, peer: Peer) -> PlatformSpec {
+    PlatformSpec { name, peer, ..CHAT }
 }
 
-pub(super) const ALL: &[Row] = &[
-    Row { authenticates: true, ..own("local", Peer::Owner) },
-    Row { authenticates: true, ..own("web", Peer::Owner) },
-    Row { authenticates: true, ..own("terminal", Peer::Owner) },
-    Row { chat_ids: ChatIds::NumberOrUsername, ..chat("telegram") },
+pub(super) const ALL: &[PlatformSpec] = &[
+    PlatformSpec { authenticates: true, ..own("local", Peer::Owner) },
+    PlatformSpec { authenticates: true, ..own("web", Peer::Owner) },
+    PlatformSpec { authenticates: true, ..own("terminal", Peer::Owner) },
+    PlatformSpec { chat_ids: ChatIds::NumberOrUsername, ..chat("telegram") },
     chat("discord"),
-    Row {
+    PlatformSpec {
         chat_ids: ChatIds::Phone,
         thread_ids: ThreadIds::None,
         person_ids: PersonIds::Phone,
         ..chat("whatsapp")
     },
-    Row { thread_ids: ThreadIds::None, ..chat("whatsapp_cloud") },
-    Row { chat_ids: ChatIds::Letters, ..chat("slack") },
-    Row { chat_ids: ChatIds::Phone, thread_ids: ThreadIds::None, ..chat("signal") },
+    PlatformSpec { thread_ids: ThreadIds::None, ..chat("whatsapp_cloud") },
+    PlatformSpec { chat_ids: ChatIds::Letters, ..chat("slack") },
+    PlatformSpec { chat_ids: ChatIds::Phone, thread_ids: ThreadIds::None, ..chat("signal") },
     chat("mattermost"),
-    Row { chat_ids: ChatIds::Federated, thread_ids: ThreadIds::Event, ..chat("matrix") },
-    Row { authenticates: true, ..chat("homeassistant") },
-    Row {
+    PlatformSpec { chat_ids: ChatIds::Federated, thread_ids: ThreadIds::Event, ..chat("matrix") },
+    PlatformSpec { authenticates: true, ..chat("homeassistant") },
+    PlatformSpec {
         chat_ids: ChatIds::Mail,
         thread_ids: ThreadIds::None,
-        from_strangers: FromStrangers::Unsolicited,
+        stranger_messages: StrangerMessages::Unsolicited,
         ..chat("email")
     },
-    Row { thread_ids: ThreadIds::None, ..chat("sms") },
+    PlatformSpec { thread_ids: ThreadIds::None, ..chat("sms") },
     chat("dingtalk"),
-    Row { authenticates: true, ..own("api_server", Peer::Caller) },
+    PlatformSpec { authenticates: true, ..own("api_server", Peer::Caller) },
     own("subagent", Peer::Parent),
-    Row { authenticates: true, ..own("webhook", Peer::Sender) },
-    Row { authenticates: true, ..chat("msgraph_webhook") },
+    PlatformSpec { authenticates: true, ..own("webhook", Peer::Sender) },
+    PlatformSpec { authenticates: true, ..chat("msgraph_webhook") },
     chat("feishu"),
     chat("wecom"),
     chat("wecom_callback"),
@@ -73,7 +71,7 @@ pub(super) const ALL: &[Row] = &[
     chat("relay"),
     chat("irc"),
     chat("line"),
-    Row { chat_ids: ChatIds::Any, ..chat("ntfy") },
+    PlatformSpec { chat_ids: ChatIds::Any, ..chat("ntfy") },
     chat("simplex"),
     chat("teams"),
     chat("google_chat"),

@@ -1,7 +1,9 @@
-//! Platforms: opaque names, validated against one catalogue. Everything that differs by platform where messages are decided
-//! is a capability here, so that nothing else compares names.
+//! Platforms: names from one closed catalogue. Properties that decisions depend on are stored there, so that no other
+//! code compares names.
 
+pub mod capability;
 mod catalogue;
+pub mod provider;
 
 use alloc::format;
 use alloc::string::String;
@@ -11,31 +13,32 @@ use core::hash::{Hash, Hasher};
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
-use catalogue::{ALL, Row};
+use crate::text;
+use catalogue::{ALL, PlatformSpec};
 
-/// A known platform. Unknown names are rejected at the edge, never created.
+/// A known platform. Unknown names are rejected when input is parsed.
 #[derive(Clone, Copy)]
-pub struct Platform(&'static Row);
+pub struct Platform(&'static PlatformSpec);
 
-/// Who is at the other end of a channel.
+/// The kind of peer at the other end of a channel.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Peer {
-    /// People on a chat platform. Only such a platform can be behind a connector.
+    /// People on a chat platform, the only kind that a connector can front.
     People,
-    /// The owner, at this machine.
+    /// The owner at this machine.
     Owner,
-    /// A program that reads the response to its request, and nothing after it.
+    /// A program that reads only the response to its request.
     Caller,
-    /// A program that sends events and reads no answer.
+    /// A program that sends events and reads no answers.
     Sender,
-    /// Another conversation, which takes the answer as a report.
+    /// The parent turn of a delegation.
     Parent,
-    /// Nobody: scheduled work on somebody's behalf, whom the source names.
+    /// Scheduled work for the person named by the source.
     Schedule,
 }
 
 impl Peer {
-    /// Programs hold the key of a channel and could claim any name.
+    /// A program holds the key of a channel and can claim any user name.
     pub const fn is_program(self) -> bool {
         match self {
             Self::Caller | Self::Sender => true,
@@ -44,73 +47,69 @@ impl Peer {
     }
 }
 
-/// How the id of a chat is written, as opposed to its name.
+/// Syntax of chat ids, as opposed to chat names.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ChatIds {
-    /// Digits, perhaps negative.
+    /// Digits, optionally negative.
     Number,
-    /// The same, or `@username`.
+    /// As `Number`, or `@username`.
     NumberOrUsername,
-    /// `C0123ABC`: the first letter says what it is.
+    /// `C0123ABC`: the first letter is the type.
     Letters,
     /// `!room:server`, `@person:server`.
     Federated,
     /// `+4912345`, `group:<id>`, or an address.
     Phone,
-    /// An address.
     Mail,
-    /// Every word is one.
     Any,
 }
 
-/// How a thread is written behind a chat's id.
+/// Syntax of a thread behind a chat id.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ThreadIds {
     /// `<chat>:<thread>`
     Colon,
-    /// `<chat>:$<event>`: the event that the thread began with; chats contain colons.
+    /// `<chat>:$<event>`, the first event of the thread; chat ids contain colons.
     Event,
-    /// There are no threads; chats may contain colons.
+    /// No threads; chat ids may contain colons.
     None,
 }
 
-/// How the same person is written.
+/// Normalisation of user ids.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum PersonIds {
     AsWritten,
-    /// As a number, with the device that they wrote from, and with its server: the number counts.
+    /// A phone number, optionally with device and server, which are ignored.
     Phone,
 }
 
-/// What a stranger's direct message is by default.
+/// The default treatment of direct messages from strangers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum FromStrangers {
+pub enum StrangerMessages {
     Expected,
-    /// Mostly not written by people.
     Unsolicited,
 }
 
 impl Platform {
     /// A file on this machine.
     pub const LOCAL: Self = Self::named("local");
-    /// Programs that talk to us over HTTP.
     pub const API_SERVER: Self = Self::named("api_server");
     pub const CRON: Self = Self::named("cron");
     pub const SUBAGENT: Self = Self::named("subagent");
-    /// Whatever is behind a connector and has no name here.
+    /// A platform behind a connector that has no name here.
     pub const RELAY: Self = Self::named("relay");
 
-    /// Case-insensitive; `None` for a name nobody knows.
+    /// Case-insensitive; `None` for an unknown name.
     pub fn parse(name: &str) -> Option<Self> {
         let wanted = name.trim();
         ALL.iter().find(|row| row.name.eq_ignore_ascii_case(wanted)).map(Self)
     }
 
-    /// For constants: a name that is not in the catalogue does not compile.
+    /// For constants: an unknown name does not compile.
     pub const fn named(name: &str) -> Self {
         let mut at = 0;
         while at < ALL.len() {
-            if same(ALL[at].name.as_bytes(), name.as_bytes()) {
+            if text::equal(ALL[at].name, name) {
                 return Self(&ALL[at]);
             }
             at += 1;
@@ -126,7 +125,7 @@ impl Platform {
         self.0.name
     }
 
-    pub fn known() -> impl Iterator<Item = Self> {
+    pub fn all() -> impl Iterator<Item = Self> {
         ALL.iter().map(Self)
     }
 
@@ -134,7 +133,7 @@ impl Platform {
         self.0.peer
     }
 
-    /// Callers have shown a secret, or sit at this machine, before they reach us.
+    /// Callers are authenticated, or at this machine, before they reach the access policy.
     pub const fn authenticates(self) -> bool {
         self.0.authenticates
     }
@@ -151,23 +150,9 @@ impl Platform {
         self.0.person_ids
     }
 
-    pub const fn from_strangers(self) -> FromStrangers {
-        self.0.from_strangers
+    pub const fn stranger_messages(self) -> StrangerMessages {
+        self.0.stranger_messages
     }
-}
-
-const fn same(one: &[u8], other: &[u8]) -> bool {
-    if one.len() != other.len() {
-        return false;
-    }
-    let mut at = 0;
-    while at < one.len() {
-        if one[at] != other[at] {
-            return false;
-        }
-        at += 1;
-    }
-    true
 }
 
 impl PartialEq for Platform {
@@ -228,14 +213,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn platform_names_are_case_insensitive_and_closed() {
+    fn parses_known_names_in_any_case_and_no_others() {
         assert_eq!(Platform::parse(" Telegram ").map(Platform::as_str), Some("telegram"));
         assert_eq!(Platform::parse("telegramm"), None);
     }
 
     #[test]
-    fn every_name_has_one_row() {
-        let names: BTreeSet<_> = Platform::known().map(Platform::as_str).collect();
+    fn lists_every_platform_name_once() {
+        let names: BTreeSet<_> = Platform::all().map(Platform::as_str).collect();
         assert_eq!(names.len(), ALL.len());
         assert!(names.iter().all(|name| name.bytes().all(|byte| byte.is_ascii_lowercase() || byte == b'_')));
     }

@@ -1,8 +1,8 @@
-//! One line of the routing table: which transcript a key is bound to, and what must happen to it next.
+//! Session entries: the transcript bound to a session key, and pending resumes and resets.
 //!
-//! Reading is tolerant, because files outlive programs: unknown keys are ignored, and a value that makes no
-//! sense is as good as none. Only the two names and the two times are required. Credentials are never
-//! read into an entry, so they cannot be written.
+//! Parsing is lenient, since other programs and versions write these files: unknown fields are ignored, and an invalid
+//! value counts as missing. Only the two names and the two times are required. Credentials are never read, so they cannot
+//! be written back.
 
 use alloc::borrow::ToOwned;
 use alloc::collections::BTreeMap;
@@ -39,34 +39,33 @@ pub struct Entry {
     pub cache_write_tokens: u64,
     #[serde(default, deserialize_with = "or_default")]
     pub total_tokens: u64,
-    /// Size of the last prompt; zero means that nothing was ever asked.
+    /// Size of the last prompt; zero: the model was never called.
     #[serde(default, deserialize_with = "or_default")]
     pub last_prompt_tokens: u64,
     #[serde(default, deserialize_with = "or_default")]
     pub estimated_cost_usd: f64,
     #[serde(default = "unknown", deserialize_with = "or_unknown")]
     pub cost_status: String,
-    /// The end of an expired session has been dealt with. Older files call it `memory_flushed`.
+    /// The end of an expired session has been handled. `memory_flushed` in older files.
     #[serde(default, alias = "memory_flushed", deserialize_with = "or_default")]
     pub expiry_finalized: bool,
-    /// The next message starts afresh, whatever else is set.
+    /// The next message starts a new transcript, regardless of other marks.
     #[serde(default, deserialize_with = "or_default")]
     pub suspended: bool,
-    /// A turn was interrupted; the next one continues it.
+    /// A turn was interrupted and is resumed next.
     #[serde(default, deserialize_with = "or_default")]
     pub resume_pending: bool,
     #[serde(default, deserialize_with = "or_default")]
     pub resume_reason: Option<ResumeReason>,
     #[serde(default, deserialize_with = "or_default")]
     pub last_resume_marked_at: Option<LocalTime>,
-    /// Started by `/new`.
     #[serde(default, deserialize_with = "or_default")]
     pub is_fresh_reset: bool,
     #[serde(default, deserialize_with = "or_default")]
     pub was_auto_reset: bool,
     #[serde(default, deserialize_with = "or_default")]
     pub auto_reset_reason: Option<ResetReason>,
-    /// The session that was reset had been used.
+    /// The reset session had at least one model call.
     #[serde(default, deserialize_with = "or_default")]
     pub reset_had_activity: bool,
     #[serde(default, deserialize_with = "or_default", skip_serializing_if = "Option::is_none")]
@@ -75,7 +74,6 @@ pub struct Entry {
     pub origin: Option<Source>,
 }
 
-/// A model chosen for one session.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct ModelOverride {
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -86,7 +84,6 @@ pub struct ModelOverride {
     pub base_url: Option<String>,
 }
 
-/// Why a turn must be continued.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ResumeReason {
     RestartTimeout,
@@ -96,7 +93,7 @@ pub enum ResumeReason {
     Other(String),
 }
 
-/// Why a session was started afresh without being asked to.
+/// Why a session was reset automatically.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ResetReason {
@@ -107,7 +104,7 @@ pub enum ResetReason {
 }
 
 impl Entry {
-    /// Counts a priced answer. What came before without a price stays uncounted, hence an estimate.
+    /// Adds the cost of a model call. Calls without a price are not counted, so the sum is an estimate.
     pub fn add_cost(&mut self, micro_usd: u64) {
         #[expect(clippy::cast_precision_loss, reason = "an amount of money for display")]
         let dollars = micro_usd as f64 / 1e6;
@@ -115,7 +112,6 @@ impl Entry {
         "estimated".clone_into(&mut self.cost_status);
     }
 
-    /// A conversation that begins now.
     pub fn new(key: SessionKey, id: SessionId, origin: Option<Source>, now: LocalTime) -> Self {
         let name = |it: &Source| it.chat_name.clone().or_else(|| it.user_name.clone());
         Self {
@@ -148,7 +144,7 @@ impl Entry {
         }
     }
 
-    /// Whether both names are safe to use (they name rows and files elsewhere).
+    /// Whether key and id are safe as names of rows and files.
     pub fn has_valid_names(&self) -> bool {
         is_valid_key(self.session_key.as_str()) && is_valid_id(self.session_id.as_str())
     }
@@ -195,30 +191,30 @@ impl ResetReason {
     }
 }
 
-/// A whole `sessions.json`. What is not a sound entry is left out; the rest loads.
+/// The file `sessions.json`. Invalid entries are skipped.
 #[derive(Debug, Clone, PartialEq, Default, Serialize)]
 #[serde(transparent)]
 pub struct Routing(pub BTreeMap<SessionKey, Entry>);
 
 impl<'de> Deserialize<'de> for Routing {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        deserializer.deserialize_map(Lines)
+        deserializer.deserialize_map(EntriesVisitor)
     }
 }
 
-struct Lines;
+struct EntriesVisitor;
 
-impl<'de> Visitor<'de> for Lines {
+impl<'de> Visitor<'de> for EntriesVisitor {
     type Value = Routing;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("a map of session entries")
     }
 
-    fn visit_map<A: MapAccess<'de>>(self, mut lines: A) -> Result<Routing, A::Error> {
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Routing, A::Error> {
         let mut routing = BTreeMap::new();
-        while let Some((key, value)) = lines.next_entry::<String, Loose<Entry>>()? {
-            let entry = value.good().filter(|entry| entry.has_valid_names());
+        while let Some((key, value)) = map.next_entry::<String, Lenient<Entry>>()? {
+            let entry = value.value().filter(|entry| entry.has_valid_names());
             let Some(entry) = entry.filter(|_| !key.starts_with('_') && is_valid_key(&key)) else {
                 continue;
             };
@@ -228,19 +224,19 @@ impl<'de> Visitor<'de> for Lines {
     }
 }
 
-/// A value of the right shape, or any other.
+/// A value of the expected type, or any other.
 #[derive(Deserialize)]
 #[serde(untagged)]
-pub(super) enum Loose<T> {
-    Good(T),
-    Bad(IgnoredAny),
+pub(super) enum Lenient<T> {
+    Valid(T),
+    Invalid(IgnoredAny),
 }
 
-impl<T> Loose<T> {
-    pub(super) fn good(self) -> Option<T> {
+impl<T> Lenient<T> {
+    pub(super) fn value(self) -> Option<T> {
         match self {
-            Self::Good(value) => Some(value),
-            Self::Bad(IgnoredAny) => None,
+            Self::Valid(value) => Some(value),
+            Self::Invalid(IgnoredAny) => None,
         }
     }
 }
@@ -248,11 +244,11 @@ impl<T> Loose<T> {
 pub(super) fn or_default<'de, D: Deserializer<'de>, T: Deserialize<'de> + Default>(
     deserializer: D,
 ) -> Result<T, D::Error> {
-    Loose::deserialize(deserializer).map(|value| value.good().unwrap_or_default())
+    Lenient::deserialize(deserializer).map(|value| value.value().unwrap_or_default())
 }
 
 fn or_unknown<'de, D: Deserializer<'de>>(deserializer: D) -> Result<String, D::Error> {
-    Loose::deserialize(deserializer).map(|value| value.good().unwrap_or_else(unknown))
+    Lenient::deserialize(deserializer).map(|value| value.value().unwrap_or_else(unknown))
 }
 
 fn unknown() -> String {

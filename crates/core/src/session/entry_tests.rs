@@ -1,5 +1,3 @@
-//! Reading and writing entries.
-
 use alloc::format;
 
 use serde_json::{Value, json};
@@ -14,7 +12,7 @@ fn entry() -> Entry {
     Entry::new(key, SessionId("20261115_181205_13f6a7af".into()), Some(origin), now)
 }
 
-/// The four required fields and what `extra` adds.
+/// The four required fields plus `extra`.
 #[track_caller]
 fn load(extra: Value) -> Entry {
     let mut object = json!({
@@ -26,7 +24,7 @@ fn load(extra: Value) -> Entry {
 }
 
 #[test]
-fn a_new_entry_has_nothing_to_resume() {
+fn creates_entries_without_a_resume_mark() {
     let entry = entry();
     assert!(!entry.resume_pending);
     assert_eq!((entry.resume_reason, entry.last_resume_marked_at), (None, None));
@@ -34,7 +32,7 @@ fn a_new_entry_has_nothing_to_resume() {
 }
 
 #[test]
-fn prices_add_up_to_an_estimate_in_dollars() {
+fn sums_prices_to_an_estimate_in_dollars() {
     let mut entry = entry();
     entry.add_cost(1_500_000);
     entry.add_cost(250_000);
@@ -42,7 +40,7 @@ fn prices_add_up_to_an_estimate_in_dollars() {
 }
 
 #[test]
-fn resume_fields_survive_a_round_trip() {
+fn round_trips_resume_fields() {
     let mut before = entry();
     before.resume_pending = true;
     before.resume_reason = Some(ResumeReason::ShutdownTimeout);
@@ -57,14 +55,14 @@ fn resume_fields_survive_a_round_trip() {
 }
 
 #[test]
-fn an_entry_without_resume_fields_loads_with_defaults() {
+fn loads_entries_without_resume_fields() {
     let entry = load(json!({}));
     assert!(!entry.resume_pending && !entry.suspended && entry.cost_status == "unknown");
     assert_eq!((entry.chat_type, entry.platform), (ChatType::Dm, None));
 }
 
 #[test]
-fn a_garbage_mark_time_is_dropped_and_the_mark_kept() {
+fn keeps_the_mark_but_drops_an_invalid_time() {
     let entry = load(json!({
         "resume_pending": true, "resume_reason": "restart_timeout", "last_resume_marked_at": "not-a-timestamp",
     }));
@@ -74,7 +72,7 @@ fn a_garbage_mark_time_is_dropped_and_the_mark_kept() {
 }
 
 #[test]
-fn values_that_make_no_sense_count_as_missing() {
+fn treats_invalid_values_as_missing() {
     let entry = load(json!({
         "platform": "icq", "chat_type": 7, "input_tokens": -3, "cost_status": null, "suspended": "yes",
         "auto_reset_reason": "moon", "origin": {"platform": "icq"}, "model_override": "m", "from_the_future": {},
@@ -86,21 +84,21 @@ fn values_that_make_no_sense_count_as_missing() {
 }
 
 #[test]
-fn the_older_name_of_a_finished_expiry_is_read_and_not_written() {
+fn reads_but_does_not_write_the_older_expiry_name() {
     let entry = load(json!({"memory_flushed": true}));
     assert!(entry.expiry_finalized);
     assert!(!serde_json::to_string(&entry).unwrap().contains("memory_flushed"));
 }
 
 #[test]
-fn credentials_in_a_model_override_are_not_written_back() {
+fn does_not_write_back_credentials() {
     let entry = load(json!({"model_override": {"model": "m", "provider": "p", "api_key": "sk-secret"}}));
     assert_eq!(entry.model_override.as_ref().and_then(|it| it.model.as_deref()), Some("m"));
     assert!(!serde_json::to_string(&entry).unwrap().contains("secret"));
 }
 
 #[test]
-fn the_file_shape_is_the_shared_one() {
+fn writes_the_shared_file_format() {
     let want = json!({
         "session_key": "agent:main:telegram:dm:123", "session_id": "20261115_181205_13f6a7af",
         "created_at": "2026-11-15T18:12:05.741101", "updated_at": "2026-11-15T18:12:05.741101",
@@ -116,7 +114,7 @@ fn the_file_shape_is_the_shared_one() {
 }
 
 #[test]
-fn a_file_loads_its_sound_entries_and_skips_the_rest() {
+fn skips_invalid_entries_of_a_file() {
     let good = serde_json::to_value(entry()).unwrap();
     let with = |field: &str, value: &str| {
         let mut changed = good.clone();

@@ -1,4 +1,4 @@
-//! Names of transcripts, and which names we accept from a file.
+//! Transcript ids, and validation of ids and keys from files.
 
 use alloc::format;
 
@@ -11,12 +11,12 @@ pub fn session_id(at: LocalTime, entropy: u32) -> SessionId {
     SessionId(format!("{year:04}{month:02}{day:02}_{hour:02}{minute:02}{second:02}_{entropy:08x}"))
 }
 
-/// An id names files in other tools: nothing that could lead out of a folder.
+/// Other tools use ids as file names, so path separators and `..` are rejected.
 pub fn is_valid_id(id: &str) -> bool {
     !id.is_empty() && !id.contains("..") && !id.contains(['/', '\\']) && !has_drive(id)
 }
 
-/// A key may hold a slash (Google Chat's `spaces/AAA`), but must not begin like a path.
+/// A key may contain a slash (Google Chat's `spaces/AAA`) but not start like a path.
 pub fn is_valid_key(key: &str) -> bool {
     !key.is_empty() && !key.contains("..") && !key.starts_with(['/', '\\']) && !has_drive(key)
 }
@@ -30,14 +30,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_id_tells_when_the_session_began() {
+    fn includes_the_start_time_in_the_id() {
         let at = LocalTime::parse("2026-11-15T18:12:05.741101").unwrap();
         assert_eq!(session_id(at, 0x13f6_a7af).as_str(), "20261115_181205_13f6a7af");
         assert_eq!(session_id(at, 0xf).as_str(), "20261115_181205_0000000f");
     }
 
     #[test]
-    fn ids_and_keys_that_look_like_paths_are_rejected() {
+    fn rejects_ids_and_keys_that_look_like_paths() {
         for id in ["../x", "a/b", "a\\b", "C:x", "a..b", ""] {
             assert!(!is_valid_id(id), "{id:?}");
         }

@@ -1,6 +1,6 @@
-//! The routing key of a conversation: one function for everyone who needs it.
+//! Session keys.
 //!
-//! A key is made from a source and never taken apart again but for its platform: ids may contain colons.
+//! A key is built from a source. Only its platform is ever parsed back, because ids may contain colons.
 
 use alloc::string::String;
 
@@ -10,11 +10,11 @@ use crate::platform::{PersonIds, Platform};
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct KeyOptions {
-    /// In a group every member has a conversation of their own.
+    /// Each member of a group has a separate session.
     pub group_per_user: bool,
-    /// And in a thread too.
+    /// Each member of a thread has a separate session.
     pub thread_per_user: bool,
-    /// Several profiles share this gateway, so keys carry the profile.
+    /// Several profiles share this gateway, so keys include the profile.
     pub multiplex_profiles: bool,
 }
 
@@ -24,12 +24,12 @@ impl Default for KeyOptions {
     }
 }
 
-/// Where a message belongs. A person whom a platform knows by a number and by a name of its own is two people here: only
-/// the platform knows which of them are one.
+/// The session key of a message. A person known by both a number and a name has two keys, since only the platform can
+/// link them.
 pub fn session_key(source: &Source, options: &KeyOptions) -> SessionKey {
-    let chat = given(source.chat_id.as_ref());
-    let thread = given(source.thread_id.as_ref());
-    let user = given(source.user_id_alt.as_ref()).or(given(source.user_id.as_ref()));
+    let chat = non_empty(source.chat_id.as_ref());
+    let thread = non_empty(source.thread_id.as_ref());
+    let user = non_empty(source.user_id_alt.as_ref()).or(non_empty(source.user_id.as_ref()));
     let user = user.map(|user| person(source.platform, user));
     let parts = match source.chat_type {
         ChatType::Dm => [chat.map(|chat| person(source.platform, chat)).or(user), thread, None],
@@ -49,13 +49,13 @@ pub fn session_key(source: &Source, options: &KeyOptions) -> SessionKey {
     SessionKey(key)
 }
 
-/// Over which platform a conversation is held.
+/// The platform of a session key.
 pub fn platform_of(key: &SessionKey) -> Option<Platform> {
     // Neither profiles nor platforms contain colons.
     key.0.split(':').nth(2).and_then(Platform::parse)
 }
 
-/// Who is meant, however the platform writes it.
+/// The normalised user id.
 fn person(platform: Platform, id: &str) -> &str {
     match platform.person_ids() {
         PersonIds::AsWritten => id,
@@ -70,11 +70,11 @@ fn person(platform: Platform, id: &str) -> &str {
 
 fn profile<'a>(source: &'a Source, options: &KeyOptions) -> &'a str {
     let named =
-        given(source.profile.as_ref()).filter(|name| options.multiplex_profiles && *name != "default");
+        non_empty(source.profile.as_ref()).filter(|name| options.multiplex_profiles && *name != "default");
     named.unwrap_or("main")
 }
 
-fn given(id: Option<&String>) -> Option<&str> {
+fn non_empty(id: Option<&String>) -> Option<&str> {
     id.map(String::as_str).filter(|id| !id.is_empty())
 }
 
@@ -87,12 +87,12 @@ mod tests {
     use super::*;
 
     #[derive(Deserialize)]
-    struct Vectors {
-        session_key: Vec<Vector>,
+    struct KeyVectors {
+        session_key: Vec<KeyVector>,
     }
 
     #[derive(Deserialize)]
-    struct Vector {
+    struct KeyVector {
         source: Source,
         key: String,
         key_thread_per_user: String,
@@ -101,7 +101,7 @@ mod tests {
 
     #[test]
     fn keys_match_the_vectors() {
-        let vectors: Vectors =
+        let vectors: KeyVectors =
             serde_json::from_str(include_str!("../../../../tests/vectors/platforms.json")).unwrap();
         let standard = KeyOptions::default();
         for vector in vectors.session_key {
@@ -128,7 +128,7 @@ mod tests {
     }
 
     #[test]
-    fn a_direct_chat_without_id_is_named_by_its_user_or_thread() {
+    fn identifies_a_dm_without_chat_id_by_user_or_thread() {
         check("agent:main:telegram:dm:alt:t1", |it| {
             it.chat_id = None;
             it.user_id = Some("u".into());
@@ -142,22 +142,22 @@ mod tests {
         check("agent:main:telegram:dm", |it| it.chat_id = None);
     }
 
-    /// platform, type, chat, thread, user, their other id; then what is set; then the key.
-    type Row = (&'static str, [&'static str; 5], Flags, &'static str);
+    /// Platform; type, chat, thread, user and alternative user id; flags; expected key.
+    type KeyCase = (&'static str, [&'static str; 5], Flags, &'static str);
 
     #[derive(Debug, Clone, Copy, Default)]
     struct Flags {
         group_shared: bool,
         thread_per_user: bool,
         scope: &'static str,
-        /// In the source, and whether profiles share the gateway.
+        /// The profile of the source, and whether profiles share the gateway.
         profile: Option<(&'static str, bool)>,
     }
 
     const PLAIN: Flags = Flags { group_shared: false, thread_per_user: false, scope: "", profile: None };
 
-    /// As hermes-agent 0.19 makes them, row by row.
-    const ROWS: [Row; 26] = [
+    /// Keys of hermes-agent 0.19.
+    const ROWS: [KeyCase; 26] = [
         ("discord", ["dm", "c1", "", "u1", ""], PLAIN, "agent:main:discord:dm:c1"),
         ("slack", ["dm", "D1", "171.5", "U1", ""], PLAIN, "agent:main:slack:dm:D1:171.5"),
         ("discord", ["dm", "", "", "u1", ""], PLAIN, "agent:main:discord:dm:u1"),
@@ -257,7 +257,7 @@ mod tests {
     ];
 
     #[test]
-    fn keys_are_those_that_other_gateways_make() {
+    fn builds_the_keys_of_hermes_agent() {
         for (row, (platform, [kind, chat, thread, user, alt], flags, want)) in ROWS.into_iter().enumerate() {
             let some = |text: &str| Some(text).filter(|text| !text.is_empty()).map(String::from);
             let source = Source {
@@ -279,7 +279,7 @@ mod tests {
     }
 
     #[test]
-    fn only_a_multiplexed_profile_shows_in_the_key() {
+    fn includes_the_profile_only_if_multiplexed() {
         check("agent:coder:telegram:dm:123", |it| it.profile = Some("coder".into()));
         check("agent:main:telegram:dm:123", |it| it.profile = Some("default".into()));
         let coder = telegram(|it| it.profile = Some("coder".into()));
@@ -287,7 +287,7 @@ mod tests {
     }
 
     #[test]
-    fn the_platform_of_a_key_is_that_of_its_source() {
+    fn recovers_the_platform_from_a_key() {
         for name in ["telegram", "webhook", "web"] {
             let platform = Platform::parse(name).expect("known");
             for profile in [None, Some("work")] {

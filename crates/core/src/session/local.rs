@@ -1,4 +1,4 @@
-//! Wall-clock time of this machine without a zone, as session files write it.
+//! Local wall-clock time without a zone, as in session files.
 
 use alloc::format;
 use alloc::string::String;
@@ -10,14 +10,14 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 const SECOND: i64 = 1_000_000;
 const DAY: i64 = 86_400 * SECOND;
 
-/// A local time, to the microsecond. On the wire `2026-11-15T18:12:05[.741101]`.
+/// A local time with microseconds. On the wire `2026-11-15T18:12:05[.741101]`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct LocalTime {
     /// Microseconds since 1970-01-01T00:00:00 on the local clock.
     micros: i64,
 }
 
-/// A local time taken apart.
+/// The components of a local time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Civil {
     pub year: i32,
@@ -30,7 +30,7 @@ pub struct Civil {
 }
 
 impl LocalTime {
-    /// From a count of milliseconds on the local clock: the Unix time plus the offset of the zone.
+    /// From Unix milliseconds plus the zone offset.
     pub const fn from_local_millis(millis: i64) -> Self {
         Self { micros: millis.saturating_mul(1000) }
     }
@@ -39,11 +39,11 @@ impl LocalTime {
         self.micros.div_euclid(1000)
     }
 
-    /// `None` for a date or time that does not exist.
+    /// `None` for an invalid date or time.
     pub fn from_civil(civil: Civil) -> Option<Self> {
         let Civil { year, month, day, hour, minute, second, micros } = civil;
-        let known = (1..=9999).contains(&year) && (1..=12).contains(&month);
-        if !known || day == 0 || day > days_in(year, month) || hour > 23 || minute > 59 || second > 59 {
+        let in_range = (1..=9999).contains(&year) && (1..=12).contains(&month);
+        if !in_range || day == 0 || day > days_in(year, month) || hour > 23 || minute > 59 || second > 59 {
             return None;
         }
         if micros > 999_999 {
@@ -54,7 +54,8 @@ impl LocalTime {
     }
 
     pub fn civil(self) -> Civil {
-        let (days, within) = (self.micros.div_euclid(DAY), self.micros.rem_euclid(DAY));
+        let days = self.micros.div_euclid(DAY);
+        let within = self.micros.rem_euclid(DAY);
         let (year, month, day) = date_of(days);
         let part = |unit: i64, modulus: i64| u8::try_from(within / unit % modulus).unwrap_or_default();
         Civil {
@@ -68,15 +69,19 @@ impl LocalTime {
         }
     }
 
-    /// Reads `YYYY-MM-DD[(T| )HH:MM[:SS[.fraction]]]`. `None` for anything else, a zone included.
+    /// Parses `YYYY-MM-DD[(T| )HH:MM[:SS[.fraction]]]`. `None` for anything else, including a zone.
     pub fn parse(text: &str) -> Option<Self> {
         let text = text.trim();
         let (date, time) = text.split_once(['T', ' ']).unwrap_or((text, "00:00"));
         let mut date = date.split('-').map(number);
-        let (year, month, day) = (date.next()??, date.next()??, date.next()??);
+        let year = date.next()??;
+        let month = date.next()??;
+        let day = date.next()??;
         let (time, fraction) = time.split_once('.').unwrap_or((time, "0"));
         let mut time = time.split(':').map(number);
-        let (hour, minute, second) = (time.next()??, time.next()??, time.next().unwrap_or(Some(0))?);
+        let hour = time.next()??;
+        let minute = time.next()??;
+        let second = time.next().unwrap_or(Some(0))?;
         if date.next().is_some() || time.next().is_some() {
             return None;
         }
@@ -101,14 +106,14 @@ impl LocalTime {
         Self { micros: self.micros.saturating_sub(span_micros(span)) }
     }
 
-    /// How long ago `earlier` was; zero when it lies ahead.
+    /// Time since `earlier`; zero if it lies ahead.
     #[must_use]
     pub fn since(self, earlier: Self) -> Duration {
         let micros = self.micros.saturating_sub(earlier.micros);
         Duration::from_micros(u64::try_from(micros).unwrap_or_default())
     }
 
-    /// The latest `hour`:00 that is not after this time.
+    /// The latest `hour`:00 at or before this time.
     #[must_use]
     pub fn last_hour(self, hour: u8) -> Self {
         let today = self.micros.div_euclid(DAY) * DAY + i64::from(hour) * 3600 * SECOND;
@@ -142,7 +147,7 @@ fn number(digits: &str) -> Option<u32> {
     plain.then(|| digits.parse().ok()).flatten()
 }
 
-/// A fraction of a second, cut after the sixth digit.
+/// A fraction of a second, truncated to six digits.
 fn micros(fraction: &str) -> Option<u32> {
     number(fraction.get(..fraction.len().min(9))?)?;
     let six: String = fraction.chars().chain(core::iter::repeat('0')).take(6).collect();
@@ -165,7 +170,7 @@ const fn days_in(year: i32, month: u8) -> u8 {
     }
 }
 
-/// Days from 1970-01-01 to a date. Counts in years that begin in March, so that the leap day comes last.
+/// Days from 1970-01-01 to a date, with years that begin in March so that the leap day comes last.
 fn days_before(year: i32, month: u8, day: u8) -> i64 {
     let year = i64::from(year) - i64::from(month <= 2);
     let month = (i64::from(month) + 9) % 12;
@@ -197,7 +202,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_written_is_read_back_to_the_microsecond() {
+    fn round_trips_with_microseconds() {
         for text in [
             "2026-11-15T18:12:05.741101",
             "2026-11-15T18:12:05",
@@ -209,7 +214,7 @@ mod tests {
     }
 
     #[test]
-    fn shorter_forms_are_read() {
+    fn parses_shorter_forms() {
         for (text, want) in [
             ("2026-11-15", "2026-11-15T00:00:00"),
             ("2026-11-15 18:12", "2026-11-15T18:12:00"),
@@ -221,7 +226,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_local_time_is_refused() {
+    fn rejects_text_that_is_no_local_time() {
         for text in [
             "",
             "not-a-timestamp",
@@ -266,7 +271,7 @@ mod tests {
     }
 
     #[test]
-    fn milliseconds_and_dates_agree_over_centuries() {
+    fn converts_dates_consistently_over_centuries() {
         assert_eq!(LocalTime::parse("2026-11-15T18:12:05").unwrap().local_millis(), 1_794_766_325_000);
         let mut day = LocalTime::parse("1890-01-01").unwrap();
         for _ in 0..90_000 {
@@ -278,7 +283,7 @@ mod tests {
     }
 
     #[test]
-    fn the_last_hour_is_today_or_yesterday() {
+    fn finds_the_last_hour_today_or_yesterday() {
         for (now, want) in [
             ("2026-11-15T04:00:00", "2026-11-15T04:00:00"),
             ("2026-11-15T03:59:59", "2026-11-14T04:00:00"),

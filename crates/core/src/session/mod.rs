@@ -1,8 +1,7 @@
-//! Sessions: which conversation a message belongs to, and when it starts afresh.
+//! Sessions: which transcript a message continues and when a new one starts.
 //!
-//! An `Entry` binds a routing key to the transcript now in use. Everything here decides on entries passed
-//! in; the store keeps them, the gateway knows what time it is. Times in an entry are local and naive, as
-//! in the files we share; the journal and the transcript use `Millis`.
+//! An `Entry` binds a session key to the current transcript. Functions here decide on entries passed in; the store keeps
+//! them. Times in an entry are local and without a zone, as in the shared files; journal and transcript use `Millis`.
 
 mod entry;
 mod freshness;
@@ -15,14 +14,14 @@ mod resume;
 mod stuck;
 
 pub use entry::{Entry, ModelOverride, ResetReason, ResumeReason, Routing};
-pub use freshness::{Interruption, Reader, Timestamp, Window, last_activity};
+pub use freshness::{FreshnessWindow, Interruption, ReaderKind, Timestamp, last_activity};
 pub use id::{is_valid_id, is_valid_key, session_id};
 pub use key::{KeyOptions, platform_of, session_key};
 pub use local::{Civil, LocalTime};
-pub use policy::{Mode, Policies, ResetPolicy};
-pub use resolve::{Ask, Background, EndReason, Lookup, Resolution, Row, resolve};
+pub use policy::{ResetMode, ResetPolicies, ResetPolicy};
+pub use resolve::{BackgroundWork, EndReason, Lookup, Resolution, ResolveMode, TranscriptState, resolve};
 pub use resume::{
-    Circumstances, CrashRecovery, Fate, clear_resume_pending, fate, mark_resume_pending, reset,
-    resumes_by_itself, suspend, suspend_recently_active, switch,
+    CrashRecovery, ResumeConditions, ResumeDecision, clear_resume_pending, mark_resume_pending,
+    resume_decision, resumes_by_itself, suspend, suspend_recently_active, switch,
 };
 pub use stuck::FailureCounts;

@@ -1,4 +1,4 @@
-//! When a quiet session starts afresh by itself.
+//! Automatic session resets by time.
 
 use alloc::collections::BTreeMap;
 use alloc::string::String;
@@ -8,13 +8,13 @@ use core::time::Duration;
 use serde::de::IgnoredAny;
 use serde::{Deserialize, Deserializer, Serialize};
 
-use super::entry::{Loose, ResetReason, or_default};
+use super::entry::{Lenient, ResetReason, or_default};
 use super::local::LocalTime;
 use crate::message::{ChatType, Platform};
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
-pub enum Mode {
+pub enum ResetMode {
     #[default]
     None,
     Idle,
@@ -22,22 +22,22 @@ pub enum Mode {
     Both,
 }
 
-/// Values that make no sense take their default.
+/// Invalid values take their default.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ResetPolicy {
     #[serde(default, deserialize_with = "or_default")]
-    pub mode: Mode,
+    pub mode: ResetMode,
     #[serde(default = "day_in_minutes", deserialize_with = "minutes")]
     pub idle_minutes: u32,
     /// Local hour of the daily reset.
     #[serde(default = "four", deserialize_with = "hour")]
     pub at_hour: u8,
-    /// Tell the user about an idle or daily reset.
+    /// Notify the user of an idle or daily reset.
     #[serde(default = "yes", deserialize_with = "or_yes")]
     pub notify: bool,
-    #[serde(default = "machines", deserialize_with = "platforms")]
+    #[serde(default = "program_platforms", deserialize_with = "platforms")]
     pub notify_exclude_platforms: Vec<Platform>,
-    /// A background process older than this no longer keeps its session.
+    /// An older background process no longer keeps its session.
     #[serde(default = "day_in_hours", deserialize_with = "hours")]
     pub bg_process_max_age_hours: u32,
 }
@@ -45,26 +45,26 @@ pub struct ResetPolicy {
 impl Default for ResetPolicy {
     fn default() -> Self {
         Self {
-            mode: Mode::None,
+            mode: ResetMode::None,
             idle_minutes: day_in_minutes(),
             at_hour: four(),
             notify: true,
-            notify_exclude_platforms: machines(),
+            notify_exclude_platforms: program_platforms(),
             bg_process_max_age_hours: day_in_hours(),
         }
     }
 }
 
 impl ResetPolicy {
-    /// Whether a session last used then is over now. Idle is asked first.
+    /// The reset that is due for a session last used at `updated_at`. Idle is checked before daily.
     pub fn due(&self, updated_at: LocalTime, now: LocalTime) -> Option<ResetReason> {
         let idle = || now > updated_at.after(Duration::from_secs(u64::from(self.idle_minutes) * 60));
         let daily = || updated_at < now.last_hour(self.at_hour);
         let (by_idle, by_day) = match self.mode {
-            Mode::None => (false, false),
-            Mode::Idle => (true, false),
-            Mode::Daily => (false, true),
-            Mode::Both => (true, true),
+            ResetMode::None => (false, false),
+            ResetMode::Idle => (true, false),
+            ResetMode::Daily => (false, true),
+            ResetMode::Both => (true, true),
         };
         if by_idle && idle() {
             return Some(ResetReason::Idle);
@@ -72,8 +72,8 @@ impl ResetPolicy {
         (by_day && daily()).then_some(ResetReason::Daily)
     }
 
-    /// Whether the user is told. A reset that was not a matter of time is always told.
-    pub fn tells(&self, reason: ResetReason, platform: Option<Platform>) -> bool {
+    /// Whether the user is notified. A reset for another reason than time is always reported.
+    pub fn notifies(&self, reason: ResetReason, platform: Option<Platform>) -> bool {
         match reason {
             ResetReason::Suspended | ResetReason::ResumePendingExpired => true,
             ResetReason::Idle | ResetReason::Daily => {
@@ -84,23 +84,22 @@ impl ResetPolicy {
     }
 }
 
-/// All policies; the most specific one counts.
+/// The configured policies, of which the most specific applies.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct Policies {
+pub struct ResetPolicies {
     pub default: ResetPolicy,
     pub by_platform: BTreeMap<Platform, ResetPolicy>,
     pub by_chat_type: Vec<(ChatType, ResetPolicy)>,
 }
 
-impl Policies {
-    /// Whether no session is ever reset by time.
+impl ResetPolicies {
     pub fn never_reset(&self) -> bool {
         let by_chat_type = self.by_chat_type.iter().map(|(_, policy)| policy);
         let mut all = self.by_platform.values().chain(by_chat_type).chain([&self.default]);
-        all.all(|policy| policy.mode == Mode::None)
+        all.all(|policy| policy.mode == ResetMode::None)
     }
 
-    /// Platform before chat type before default.
+    /// By platform, then by chat type, then the default.
     pub fn lookup(&self, platform: Option<Platform>, chat: ChatType) -> &ResetPolicy {
         let of_platform = platform.and_then(|name| self.by_platform.get(&name));
         let of_chat = || self.by_chat_type.iter().find(|(kind, _)| *kind == chat).map(|(_, policy)| policy);
@@ -124,9 +123,9 @@ const fn yes() -> bool {
     true
 }
 
-/// Nobody reads a notice there.
-fn machines() -> Vec<Platform> {
-    Platform::known().filter(|platform| platform.peer().is_program()).collect()
+/// Platforms without a human reader.
+fn program_platforms() -> Vec<Platform> {
+    Platform::all().filter(|platform| platform.peer().is_program()).collect()
 }
 
 #[derive(Deserialize)]
@@ -137,7 +136,7 @@ enum Number {
     Other(IgnoredAny),
 }
 
-/// A whole number, written as one or as text.
+/// An integer, as a number or as text.
 fn whole<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<i64>, D::Error> {
     Ok(match Number::deserialize(deserializer)? {
         Number::Whole(number) => Some(number),
@@ -162,13 +161,13 @@ fn hours<'de, D: Deserializer<'de>>(deserializer: D) -> Result<u32, D::Error> {
 }
 
 fn or_yes<'de, D: Deserializer<'de>>(deserializer: D) -> Result<bool, D::Error> {
-    Loose::deserialize(deserializer).map(|value| value.good().unwrap_or(true))
+    Lenient::deserialize(deserializer).map(|value| value.value().unwrap_or(true))
 }
 
 fn platforms<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<Platform>, D::Error> {
-    let names: Option<Vec<String>> = Loose::deserialize(deserializer)?.good();
+    let names: Option<Vec<String>> = Lenient::deserialize(deserializer)?.value();
     let known = |names: Vec<String>| names.iter().filter_map(|name| Platform::parse(name)).collect();
-    Ok(names.map_or_else(machines, known))
+    Ok(names.map_or_else(program_platforms, known))
 }
 
 #[cfg(test)]
@@ -184,33 +183,33 @@ mod tests {
     }
 
     #[track_caller]
-    fn check(mode: Mode, updated_at: &str, now: &str, want: Option<ResetReason>) {
+    fn check(mode: ResetMode, updated_at: &str, now: &str, want: Option<ResetReason>) {
         let policy = ResetPolicy { mode, idle_minutes: 60, ..ResetPolicy::default() };
         assert_eq!(policy.due(at(updated_at), at(now)), want, "{mode:?} {updated_at} {now}");
     }
 
     #[test]
-    fn an_hour_of_silence_resets_only_when_it_is_over() {
-        check(Mode::Idle, "2026-11-15T12:00:00", "2026-11-15T13:01:00", Some(ResetReason::Idle));
-        check(Mode::Idle, "2026-11-15T12:00:00", "2026-11-15T13:00:00", None);
-        check(Mode::Idle, "2026-11-15T12:00:00", "2026-11-15T12:59:00", None);
+    fn resets_only_after_the_whole_idle_time() {
+        check(ResetMode::Idle, "2026-11-15T12:00:00", "2026-11-15T13:01:00", Some(ResetReason::Idle));
+        check(ResetMode::Idle, "2026-11-15T12:00:00", "2026-11-15T13:00:00", None);
+        check(ResetMode::Idle, "2026-11-15T12:00:00", "2026-11-15T12:59:00", None);
     }
 
     #[test]
-    fn a_new_day_begins_at_its_hour() {
-        check(Mode::Daily, "2026-11-15T03:59:59", "2026-11-15T04:00:00", Some(ResetReason::Daily));
-        check(Mode::Daily, "2026-11-15T04:00:00", "2026-11-16T03:59:59", None);
+    fn resets_daily_at_the_configured_hour() {
+        check(ResetMode::Daily, "2026-11-15T03:59:59", "2026-11-15T04:00:00", Some(ResetReason::Daily));
+        check(ResetMode::Daily, "2026-11-15T04:00:00", "2026-11-16T03:59:59", None);
     }
 
     #[test]
-    fn idle_is_named_before_daily_and_none_never_resets() {
-        check(Mode::Both, "2026-11-01T00:00:00", "2026-11-15T13:00:00", Some(ResetReason::Idle));
-        check(Mode::Both, "2026-11-15T03:30:00", "2026-11-15T04:10:00", Some(ResetReason::Daily));
-        check(Mode::None, "2020-01-01T00:00:00", "2026-11-15T13:00:00", None);
+    fn prefers_idle_over_daily_and_none_never_resets() {
+        check(ResetMode::Both, "2026-11-01T00:00:00", "2026-11-15T13:00:00", Some(ResetReason::Idle));
+        check(ResetMode::Both, "2026-11-15T03:30:00", "2026-11-15T04:10:00", Some(ResetReason::Daily));
+        check(ResetMode::None, "2020-01-01T00:00:00", "2026-11-15T13:00:00", None);
     }
 
     #[test]
-    fn invalid_hours_and_minutes_take_their_defaults() {
+    fn replaces_invalid_values_by_defaults() {
         for (value, minutes, hour) in [
             (json!({}), 1440, 4),
             (json!({"idle_minutes": 30, "at_hour": 0}), 30, 0),
@@ -221,7 +220,7 @@ mod tests {
         ] {
             let policy: ResetPolicy = serde_json::from_value(value.clone()).unwrap();
             assert_eq!((policy.idle_minutes, policy.at_hour), (minutes, hour), "{value}");
-            assert!(policy.mode == Mode::None && policy.notify, "{value}");
+            assert!(policy.mode == ResetMode::None && policy.notify, "{value}");
         }
         for (hours, want) in [(json!(1), 1), (json!("48"), 48), (json!(0), 24), (json!("day"), 24)] {
             let policy: ResetPolicy =
@@ -231,51 +230,57 @@ mod tests {
     }
 
     #[test]
-    fn notices_are_configured_by_platform() {
+    fn parses_platforms_without_notices() {
         let read = |value| serde_json::from_value::<ResetPolicy>(value).unwrap();
         let listed = read(json!({"notify_exclude_platforms": ["telegram", "nowhere"]}));
         assert_eq!(listed.notify_exclude_platforms, [Platform::parse("telegram").unwrap()]);
-        assert_eq!(read(json!({"notify_exclude_platforms": 7})).notify_exclude_platforms, machines());
+        assert_eq!(
+            read(json!({"notify_exclude_platforms": 7})).notify_exclude_platforms,
+            program_platforms()
+        );
         assert!(!read(json!({"notify": false})).notify);
     }
 
     #[test]
-    fn one_policy_that_resets_is_enough_to_reset() {
-        let resets = || ResetPolicy { mode: Mode::Idle, ..ResetPolicy::default() };
-        let never = Policies { default: ResetPolicy { mode: Mode::None, ..resets() }, ..Policies::default() };
+    fn never_reset_requires_all_policies_to_be_off() {
+        let resets = || ResetPolicy { mode: ResetMode::Idle, ..ResetPolicy::default() };
+        let never = ResetPolicies {
+            default: ResetPolicy { mode: ResetMode::None, ..resets() },
+            ..ResetPolicies::default()
+        };
         assert!(never.never_reset());
         let telegram = Platform::parse("telegram").unwrap();
         for some in [
-            Policies { default: resets(), ..never.clone() },
-            Policies { by_platform: [(telegram, resets())].into(), ..never.clone() },
-            Policies { by_chat_type: vec![(ChatType::Dm, resets())], ..never.clone() },
+            ResetPolicies { default: resets(), ..never.clone() },
+            ResetPolicies { by_platform: [(telegram, resets())].into(), ..never.clone() },
+            ResetPolicies { by_chat_type: vec![(ChatType::Dm, resets())], ..never.clone() },
         ] {
             assert!(!some.never_reset(), "{some:?}");
         }
     }
 
     #[test]
-    fn the_platform_wins_over_the_chat_type_and_that_over_the_default() {
+    fn prefers_platform_over_chat_type_over_default() {
         let telegram = Platform::parse("telegram").unwrap();
         let with = |mode| ResetPolicy { mode, ..ResetPolicy::default() };
-        let policies = Policies {
-            default: with(Mode::None),
-            by_platform: [(telegram, with(Mode::Daily))].into(),
-            by_chat_type: vec![(ChatType::Group, with(Mode::Idle))],
+        let policies = ResetPolicies {
+            default: with(ResetMode::None),
+            by_platform: [(telegram, with(ResetMode::Daily))].into(),
+            by_chat_type: vec![(ChatType::Group, with(ResetMode::Idle))],
         };
-        assert_eq!(policies.lookup(Some(telegram), ChatType::Group).mode, Mode::Daily);
-        assert_eq!(policies.lookup(Platform::parse("slack"), ChatType::Group).mode, Mode::Idle);
-        assert_eq!(policies.lookup(None, ChatType::Dm).mode, Mode::None);
+        assert_eq!(policies.lookup(Some(telegram), ChatType::Group).mode, ResetMode::Daily);
+        assert_eq!(policies.lookup(Platform::parse("slack"), ChatType::Group).mode, ResetMode::Idle);
+        assert_eq!(policies.lookup(None, ChatType::Dm).mode, ResetMode::None);
     }
 
     #[test]
-    fn a_timed_reset_may_be_silent_and_any_other_never_is() {
+    fn always_reports_resets_that_are_not_timed() {
         let quiet = ResetPolicy { notify: false, ..ResetPolicy::default() };
         let loud = ResetPolicy::default();
-        assert!(loud.tells(ResetReason::Idle, Platform::parse("telegram")));
-        assert!(!loud.tells(ResetReason::Idle, Platform::parse("webhook")));
-        assert!(!quiet.tells(ResetReason::Daily, None));
-        assert!(quiet.tells(ResetReason::Suspended, Platform::parse("webhook")));
-        assert!(quiet.tells(ResetReason::ResumePendingExpired, None));
+        assert!(loud.notifies(ResetReason::Idle, Platform::parse("telegram")));
+        assert!(!loud.notifies(ResetReason::Idle, Platform::parse("webhook")));
+        assert!(!quiet.notifies(ResetReason::Daily, None));
+        assert!(quiet.notifies(ResetReason::Suspended, Platform::parse("webhook")));
+        assert!(quiet.notifies(ResetReason::ResumePendingExpired, None));
     }
 }

@@ -1,48 +1,47 @@
-//! Which transcript the next message of a key continues: the one decision table.
+//! Which transcript the next message of a session key continues.
 //!
-//! The caller looks everything up first (and follows a chain of compressed transcripts to its tip), asks
-//! once, and applies the answer: the new entry, and whether an old row ends.
+//! The caller looks everything up first, following compacted transcripts to the latest one, then applies the resolution.
 
 use alloc::borrow::ToOwned;
 use alloc::string::String;
 
 use super::entry::{Entry, ResetReason};
-use super::freshness::Window;
+use super::freshness::FreshnessWindow;
 use super::local::LocalTime;
-use super::policy::{Mode, ResetPolicy};
+use super::policy::{ResetMode, ResetPolicy};
 use crate::ids::{SessionId, SessionKey};
 use crate::message::Source;
 
-/// What is known about a key.
+/// The stored state of a session key.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Lookup<'a> {
     pub entry: Option<&'a Entry>,
-    /// The row of the entry's transcript.
-    pub row: &'a Row,
-    /// The latest row of this key that may be taken up again: live or ended by accident, with a message.
+    /// The transcript of the entry.
+    pub transcript: &'a TranscriptState,
+    /// The latest transcript of this key that can be reopened: open or ended by accident, with at least one message.
     pub recoverable: Option<&'a SessionId>,
-    pub background: Background,
+    pub background: BackgroundWork,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Row {
+pub enum TranscriptState {
     Live,
     Ended(EndReason),
-    /// There is none, or it could not be read: the entry is trusted.
+    /// Missing or unreadable: the entry is trusted.
     Unknown,
 }
 
-/// Whether a background process of the session is running (and young enough to count).
+/// Whether a recent background process of the session is running.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Background {
+pub enum BackgroundWork {
     None,
     Live,
-    /// Could not be checked. Counts as live: losing a session is worse than keeping one.
+    /// Unknown; counts as live, because losing a session is worse than keeping one.
     Unknown,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Ask {
+pub enum ResolveMode {
     Continue,
     ForceNew,
 }
@@ -62,46 +61,46 @@ pub enum EndReason {
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Resolution {
-    /// Same transcript, used now.
+    /// Continue the transcript.
     Keep,
-    /// Same transcript, and its interrupted turn is continued: the mark stays until a turn succeeds.
+    /// Continue the transcript and its interrupted turn; the mark stays until a turn succeeds.
     Resume,
-    /// Reopen this row and bind the key to it.
+    /// Reopen this transcript.
     Recover(SessionId),
-    /// A new transcript. `reset`: because the old one was over, which the user may have to be told.
-    /// `end`: close the old row with this reason; `None` leaves it as it is.
+    /// Start a new transcript. `reset`: the reason for the user, if the old one was over. `end`: the end reason to store
+    /// for the old transcript; `None` leaves it unchanged.
     New { reset: Option<ResetReason>, end: Option<EndReason> },
 }
 
-/// The decision table; the first line that fits counts.
+/// The first rule that applies decides.
 pub fn resolve(
     lookup: &Lookup<'_>,
-    ask: Ask,
+    mode: ResolveMode,
     policy: &ResetPolicy,
-    window: Window,
+    window: FreshnessWindow,
     now: LocalTime,
 ) -> Resolution {
-    match ask {
-        Ask::ForceNew => {
-            return Resolution::New { reset: None, end: closing(lookup, EndReason::SessionReset) };
+    match mode {
+        ResolveMode::ForceNew => {
+            return Resolution::New { reset: None, end: end_reason(lookup, EndReason::SessionReset) };
         }
-        Ask::Continue => {}
+        ResolveMode::Continue => {}
     }
     let Some(entry) = lookup.entry else {
-        return recovered(lookup);
+        return recover_or_new(lookup);
     };
     if let Some(reason) = reset_reason(entry, lookup.background, policy, window, now) {
-        return Resolution::New { reset: Some(reason), end: closing(lookup, EndReason::Reset(reason)) };
+        return Resolution::New { reset: Some(reason), end: end_reason(lookup, EndReason::Reset(reason)) };
     }
-    match lookup.row {
-        Row::Ended(_) => recovered(lookup),
-        Row::Live | Row::Unknown if entry.resume_pending => Resolution::Resume,
-        Row::Live | Row::Unknown => Resolution::Keep,
+    match lookup.transcript {
+        TranscriptState::Ended(_) => recover_or_new(lookup),
+        TranscriptState::Live | TranscriptState::Unknown if entry.resume_pending => Resolution::Resume,
+        TranscriptState::Live | TranscriptState::Unknown => Resolution::Keep,
     }
 }
 
 impl Resolution {
-    /// The entry as it must be stored. `fresh` names the transcript if a new one begins.
+    /// The entry to store. `fresh`: the id for a new transcript.
     pub fn apply(
         &self,
         entry: Option<Entry>,
@@ -152,7 +151,7 @@ impl EndReason {
             .unwrap_or_else(|| Self::Other(name.to_owned()))
     }
 
-    /// Ended because something went away, not because someone meant it: may be reopened.
+    /// Not ended on purpose, so it may be reopened.
     pub fn is_accidental(&self) -> bool {
         match self {
             Self::AgentClose | Self::WsOrphanReap => true,
@@ -167,37 +166,38 @@ impl EndReason {
 
 fn reset_reason(
     entry: &Entry,
-    background: Background,
+    background: BackgroundWork,
     policy: &ResetPolicy,
-    window: Window,
+    window: FreshnessWindow,
     now: LocalTime,
 ) -> Option<ResetReason> {
     if entry.suspended {
         return Some(ResetReason::Suspended);
     }
     let timed = match background {
-        Background::None => policy.due(entry.updated_at, now),
-        Background::Live | Background::Unknown => None,
+        BackgroundWork::None => policy.due(entry.updated_at, now),
+        BackgroundWork::Live | BackgroundWork::Unknown => None,
     };
     let marked_at = entry.last_resume_marked_at.unwrap_or(entry.updated_at);
-    let expired =
-        entry.resume_pending && policy.mode != Mode::None && !window.holds(Some(now.since(marked_at)));
+    let expired = entry.resume_pending
+        && policy.mode != ResetMode::None
+        && !window.contains(Some(now.since(marked_at)));
     timed.or(expired.then_some(ResetReason::ResumePendingExpired))
 }
 
-fn recovered(lookup: &Lookup<'_>) -> Resolution {
+fn recover_or_new(lookup: &Lookup<'_>) -> Resolution {
     match lookup.recoverable {
         Some(id) => Resolution::Recover(id.clone()),
         None => Resolution::New { reset: None, end: None },
     }
 }
 
-/// An end that someone meant keeps its reason.
-fn closing(lookup: &Lookup<'_>, reason: EndReason) -> Option<EndReason> {
+/// A transcript that was ended on purpose keeps its reason.
+fn end_reason(lookup: &Lookup<'_>, reason: EndReason) -> Option<EndReason> {
     lookup.entry?;
-    match lookup.row {
-        Row::Live | Row::Unknown => Some(reason),
-        Row::Ended(earlier) => earlier.is_accidental().then_some(reason),
+    match lookup.transcript {
+        TranscriptState::Live | TranscriptState::Unknown => Some(reason),
+        TranscriptState::Ended(earlier) => earlier.is_accidental().then_some(reason),
     }
 }
 

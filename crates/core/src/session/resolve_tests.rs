@@ -1,5 +1,3 @@
-//! The decision table, line by line.
-
 use super::*;
 use crate::message::{ChatType, Platform};
 
@@ -23,39 +21,39 @@ fn entry(change: impl FnOnce(&mut Entry)) -> Entry {
     entry
 }
 
-/// Everything a case may vary; the rest is the everyday situation.
-struct Case {
+/// A situation; the defaults are an ordinary message.
+struct Situation {
     entry: Option<Entry>,
-    row: Row,
+    transcript: TranscriptState,
     recoverable: Option<SessionId>,
-    background: Background,
-    ask: Ask,
-    mode: Mode,
+    background: BackgroundWork,
+    request: ResolveMode,
+    mode: ResetMode,
     now: &'static str,
 }
 
-fn case(entry: impl Into<Option<Entry>>) -> Case {
-    Case {
+fn situation(entry: impl Into<Option<Entry>>) -> Situation {
+    Situation {
         entry: entry.into(),
-        row: Row::Live,
+        transcript: TranscriptState::Live,
         recoverable: None,
-        background: Background::None,
-        ask: Ask::Continue,
-        mode: Mode::None,
+        background: BackgroundWork::None,
+        request: ResolveMode::Continue,
+        mode: ResetMode::None,
         now: "2026-11-15T12:59:00",
     }
 }
 
-impl Case {
+impl Situation {
     fn resolve(&self) -> Resolution {
         let lookup = Lookup {
             entry: self.entry.as_ref(),
-            row: &self.row,
+            transcript: &self.transcript,
             recoverable: self.recoverable.as_ref(),
             background: self.background,
         };
         let policy = ResetPolicy { mode: self.mode, idle_minutes: 60, ..ResetPolicy::default() };
-        resolve(&lookup, self.ask, &policy, Window::from_seconds(3600), at(self.now))
+        resolve(&lookup, self.request, &policy, FreshnessWindow::from_seconds(3600), at(self.now))
     }
 
     fn apply(self) -> Entry {
@@ -77,14 +75,14 @@ fn marked(entry: &mut Entry) {
 }
 
 #[test]
-fn an_ordinary_message_continues_and_touches_its_session() {
-    let after = case(entry(|_| {})).apply();
+fn continues_the_session_with_an_ordinary_message() {
+    let after = situation(entry(|_| {})).apply();
     assert_eq!((after.session_id, after.updated_at), (id("old"), at("2026-11-15T12:59:00")));
 }
 
 #[test]
-fn a_marked_session_keeps_its_id_and_its_mark() {
-    let marked_case = case(entry(marked));
+fn resumes_a_marked_session_with_its_id() {
+    let marked_case = situation(entry(marked));
     assert_eq!(marked_case.resolve(), Resolution::Resume);
     let after = marked_case.apply();
     assert_eq!(after.session_id, id("old"));
@@ -92,8 +90,8 @@ fn a_marked_session_keeps_its_id_and_its_mark() {
 }
 
 #[test]
-fn a_suspended_session_starts_afresh_and_says_why() {
-    let suspended = case(entry(|it| {
+fn resets_a_suspended_session_with_a_reason() {
+    let suspended = situation(entry(|it| {
         it.suspended = true;
         it.last_prompt_tokens = 9;
     }));
@@ -104,8 +102,8 @@ fn a_suspended_session_starts_afresh_and_says_why() {
 }
 
 #[test]
-fn suspension_wins_over_a_resume_mark() {
-    let both = case(entry(|it| {
+fn prefers_suspension_over_a_resume_mark() {
+    let both = situation(entry(|it| {
         marked(it);
         it.suspended = true;
     }));
@@ -114,52 +112,58 @@ fn suspension_wins_over_a_resume_mark() {
 }
 
 #[test]
-fn an_old_mark_expires_unless_the_policy_never_resets() {
+fn expires_old_marks_unless_resets_are_off() {
     let idle = |it: &mut Entry| {
         marked(it);
         it.updated_at = at("2026-11-15T13:30:00");
     };
-    let case_of = |mode| Case { mode, now: TWO_HOURS_LATER, ..case(entry(idle)) };
-    assert_eq!(case_of(Mode::Idle).resolve(), new_because(ResetReason::ResumePendingExpired));
-    assert_eq!(case_of(Mode::None).resolve(), Resolution::Resume);
+    let case_of = |mode| Situation { mode, now: TWO_HOURS_LATER, ..situation(entry(idle)) };
+    assert_eq!(case_of(ResetMode::Idle).resolve(), new_because(ResetReason::ResumePendingExpired));
+    assert_eq!(case_of(ResetMode::None).resolve(), Resolution::Resume);
 }
 
 #[test]
-fn a_mark_without_time_is_as_old_as_the_last_use() {
+fn dates_a_mark_without_time_by_the_last_use() {
     let unstamped = |it: &mut Entry| it.resume_pending = true;
-    let daily = Case { mode: Mode::Daily, now: TWO_HOURS_LATER, ..case(entry(unstamped)) };
+    let daily = Situation { mode: ResetMode::Daily, now: TWO_HOURS_LATER, ..situation(entry(unstamped)) };
     assert_eq!(daily.resolve(), new_because(ResetReason::ResumePendingExpired));
 }
 
 #[test]
-fn a_marked_session_that_is_idle_is_reset_as_idle() {
-    let late = Case { mode: Mode::Idle, now: LATE, ..case(entry(marked)) };
+fn resets_an_idle_marked_session_as_idle() {
+    let late = Situation { mode: ResetMode::Idle, now: LATE, ..situation(entry(marked)) };
     assert_eq!(late.resolve(), new_because(ResetReason::Idle));
 }
 
 #[test]
-fn an_hour_of_silence_resets_and_a_minute_less_does_not() {
-    let case_at = |now| Case { mode: Mode::Idle, now, ..case(entry(|_| {})) };
+fn resets_after_an_idle_hour_only() {
+    let case_at = |now| Situation { mode: ResetMode::Idle, now, ..situation(entry(|_| {})) };
     assert_eq!(case_at(LATE).resolve(), new_because(ResetReason::Idle));
     assert_eq!(case_at("2026-11-15T12:59:00").resolve(), Resolution::Keep);
     assert!(!case_at(LATE).apply().reset_had_activity);
 }
 
 #[test]
-fn a_background_process_that_may_be_alive_keeps_its_session() {
-    for background in [Background::Live, Background::Unknown] {
-        let late = Case { mode: Mode::Both, now: LATE, background, ..case(entry(|_| {})) };
+fn keeps_a_session_with_background_work() {
+    for background in [BackgroundWork::Live, BackgroundWork::Unknown] {
+        let late = Situation { mode: ResetMode::Both, now: LATE, background, ..situation(entry(|_| {})) };
         assert_eq!(late.resolve(), Resolution::Keep, "{background:?}");
     }
 }
 
 #[test]
-fn an_ended_row_is_recovered_or_replaced_without_a_reset() {
-    let ended =
-        |recoverable| Case { row: Row::Ended(EndReason::AgentClose), recoverable, ..case(entry(|_| {})) };
+fn recovers_or_replaces_an_ended_transcript() {
+    let ended = |recoverable| Situation {
+        transcript: TranscriptState::Ended(EndReason::AgentClose),
+        recoverable,
+        ..situation(entry(|_| {}))
+    };
     assert_eq!(ended(Some(id("old"))).resolve(), Resolution::Recover(id("old")));
-    let expired =
-        Case { entry: Some(entry(|it| it.expiry_finalized = true)), now: LATE, ..ended(Some(id("other"))) };
+    let expired = Situation {
+        entry: Some(entry(|it| it.expiry_finalized = true)),
+        now: LATE,
+        ..ended(Some(id("other")))
+    };
     let other = expired.apply();
     assert_eq!((other.session_id, other.updated_at), (id("other"), at(LATE)));
     assert!(!other.expiry_finalized, "it may expire again");
@@ -169,13 +173,13 @@ fn an_ended_row_is_recovered_or_replaced_without_a_reset() {
 }
 
 #[test]
-fn an_ended_row_that_is_also_over_is_reset_and_keeps_an_end_that_was_meant() {
-    let ended = |reason| Case {
-        row: Row::Ended(reason),
+fn keeps_a_deliberate_end_reason_on_reset() {
+    let ended = |reason| Situation {
+        transcript: TranscriptState::Ended(reason),
         recoverable: Some(id("old")),
-        mode: Mode::Idle,
+        mode: ResetMode::Idle,
         now: LATE,
-        ..case(entry(|_| {}))
+        ..situation(entry(|_| {}))
     };
     assert_eq!(ended(EndReason::AgentClose).resolve(), new_because(ResetReason::Idle));
     assert_eq!(
@@ -185,29 +189,34 @@ fn an_ended_row_that_is_also_over_is_reset_and_keeps_an_end_that_was_meant() {
 }
 
 #[test]
-fn a_key_without_entry_recovers_its_last_row_or_begins() {
-    let lost = Case { row: Row::Unknown, recoverable: Some(id("lost")), ..case(None) };
+fn recovers_the_last_transcript_without_an_entry() {
+    let lost =
+        Situation { transcript: TranscriptState::Unknown, recoverable: Some(id("lost")), ..situation(None) };
     assert_eq!(lost.resolve(), Resolution::Recover(id("lost")));
     assert_eq!(lost.apply().session_id, id("lost"));
-    let first = Case { row: Row::Unknown, ..case(None) };
+    let first = Situation { transcript: TranscriptState::Unknown, ..situation(None) };
     assert_eq!(first.resolve(), Resolution::New { reset: None, end: None });
     let entry = first.apply();
     assert!(entry.session_id == id("new") && !entry.was_auto_reset && !entry.is_fresh_reset);
 }
 
 #[test]
-fn forcing_a_new_session_overrules_everything() {
-    let forced = Case { ask: Ask::ForceNew, recoverable: Some(id("old")), ..case(entry(marked)) };
+fn forced_new_session_overrides_all_rules() {
+    let forced = Situation {
+        request: ResolveMode::ForceNew,
+        recoverable: Some(id("old")),
+        ..situation(entry(marked))
+    };
     let want = Resolution::New { reset: None, end: Some(EndReason::SessionReset) };
     assert_eq!(forced.resolve(), want);
     assert_eq!(
-        Case { ask: Ask::ForceNew, ..case(None) }.resolve(),
+        Situation { request: ResolveMode::ForceNew, ..situation(None) }.resolve(),
         Resolution::New { reset: None, end: None }
     );
 }
 
 #[test]
-fn end_reasons_keep_their_names() {
+fn end_reasons_have_stable_names() {
     for name in [
         "session_reset",
         "session_switch",

@@ -1,80 +1,67 @@
-//! Operations on entries around a stop, a crash and a person's wish.
+//! Changes to entries at stops, crashes and user commands.
 //!
-//! Each changes one entry (or says that there is none) and answers whether it did; the caller stores what
-//! has changed.
+//! Functions that take `&mut Entry` return whether they changed it; the caller stores the change.
 
 use core::time::Duration;
 
 use super::entry::{Entry, ResumeReason};
-use super::freshness::Window;
+use super::freshness::FreshnessWindow;
 use super::local::LocalTime;
 use super::resolve::EndReason;
 use crate::ids::SessionId;
 
-/// What to do after a crash with sessions that were in use shortly before.
+/// The treatment of recently active sessions after a crash.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum CrashRecovery {
-    /// Start them afresh.
     Suspend,
-    /// Take them to be interrupted.
     Resume,
-    /// Nothing: the journal knows which turns were running, and those are marked already.
+    /// Nothing: the journal knows the running turns, which are marked already.
     #[default]
     Journal,
 }
 
-/// What becomes of a turn that was found open.
+/// Decision about a turn that was found open.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Fate {
-    /// It goes on.
+pub enum ResumeDecision {
     Resume,
-    /// It is not tried again: it was interrupted too often.
+    /// Given up: interrupted too often.
     Stuck,
-    /// Too long ago: its author is told instead.
+    /// Given up with a notice: interrupted too long ago.
     Stale,
-    /// Its author may not talk to us any more.
-    Unwelcome,
+    /// Given up: the author has lost access.
+    Unauthorised,
 }
 
-/// What goes into that decision.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Circumstances {
-    /// It is recent enough.
+pub struct ResumeConditions {
     pub fresh: bool,
-    /// Its author may still talk to us.
-    pub welcome: bool,
+    pub authorised: bool,
 }
 
-pub fn fate(entry: Option<&Entry>, circumstances: Circumstances) -> Fate {
-    let Circumstances { fresh, welcome } = circumstances;
+pub fn resume_decision(entry: Option<&Entry>, circumstances: ResumeConditions) -> ResumeDecision {
+    let ResumeConditions { fresh, authorised: welcome } = circumstances;
     match (welcome, entry.is_some_and(|entry| entry.suspended), fresh) {
-        (false, _, _) => Fate::Unwelcome,
-        (true, true, _) => Fate::Stuck,
-        (true, false, false) => Fate::Stale,
-        (true, false, true) => Fate::Resume,
+        (false, _, _) => ResumeDecision::Unauthorised,
+        (true, true, _) => ResumeDecision::Stuck,
+        (true, false, false) => ResumeDecision::Stale,
+        (true, false, true) => ResumeDecision::Resume,
     }
 }
 
-impl Fate {
-    /// What the author of a turn that does not go on is told. `None`: nothing.
+impl ResumeDecision {
+    /// The notice for the author of a turn that is given up.
     pub const fn notice(self) -> Option<&'static str> {
         match self {
-            Self::Stuck => Some(
-                "⚠️ I could not finish this: this conversation was interrupted several times in a row, so I have stopped \
-                 trying. Your next message starts a new session; send it again if you still want it.",
-            ),
-            Self::Stale => Some(
-                "⚠️ I was interrupted before I could answer this, too long ago to go on by myself. Send it again if \
-                 you still want it.",
-            ),
-            Self::Resume | Self::Unwelcome => None,
+            Self::Stuck => Some(crate::notices::STUCK),
+            Self::Stale => Some(crate::notices::STALE),
+            Self::Resume | Self::Unauthorised => None,
         }
     }
 }
 
-/// Whether a mark lets the gateway take a session up without being asked: it is recent, and the reason one of ours.
-pub fn resumes_by_itself(entry: &Entry, window: Window, now: LocalTime) -> bool {
-    let fresh = window.holds(entry.last_resume_marked_at.map(|at| now.since(at)));
+/// Whether the gateway resumes the session without a new message: the mark is fresh and has one of our reasons.
+pub fn resumes_by_itself(entry: &Entry, window: FreshnessWindow, now: LocalTime) -> bool {
+    let fresh = window.contains(entry.last_resume_marked_at.map(|at| now.since(at)));
     let ours = match &entry.resume_reason {
         Some(
             ResumeReason::RestartTimeout | ResumeReason::ShutdownTimeout | ResumeReason::RestartInterrupted,
@@ -84,7 +71,7 @@ pub fn resumes_by_itself(entry: &Entry, window: Window, now: LocalTime) -> bool 
     entry.resume_pending && !entry.suspended && ours && fresh
 }
 
-/// Marks a session whose turn is being interrupted. False: unknown, or suspended, which wins.
+/// Marks a session whose turn is interrupted. False: unknown or suspended.
 pub fn mark_resume_pending(entry: Option<&mut Entry>, reason: ResumeReason, now: LocalTime) -> bool {
     let Some(entry) = entry.filter(|entry| !entry.suspended) else {
         return false;
@@ -95,7 +82,7 @@ pub fn mark_resume_pending(entry: Option<&mut Entry>, reason: ResumeReason, now:
     true
 }
 
-/// A successful turn ends the need to resume. False: unknown, or not marked.
+/// Clears the mark after a successful turn. False: unknown or not marked.
 pub fn clear_resume_pending(entry: Option<&mut Entry>) -> bool {
     let Some(entry) = entry.filter(|entry| entry.resume_pending) else {
         return false;
@@ -106,15 +93,14 @@ pub fn clear_resume_pending(entry: Option<&mut Entry>) -> bool {
     true
 }
 
-/// The next message starts afresh. False: unknown.
+/// Makes the next message start a new transcript. False: unknown.
 pub fn suspend(entry: Option<&mut Entry>) -> bool {
     let Some(entry) = entry else { return false };
     entry.suspended = true;
     true
 }
 
-/// After a crash: deals with the sessions used within `window`, except those marked or suspended already.
-/// Returns how many were changed.
+/// Applies `mode` to sessions used within `window` that are neither marked nor suspended. Returns the number of changes.
 pub fn suspend_recently_active<'a>(
     entries: impl IntoIterator<Item = &'a mut Entry>,
     mode: CrashRecovery,
@@ -132,14 +118,7 @@ pub fn suspend_recently_active<'a>(
     entries.into_iter().filter(recent).map(changed).filter(|changed| *changed).count()
 }
 
-/// `/new`: the same chat with a new transcript, and how the old one ends. A model chosen for the old session goes
-/// with it.
-pub fn reset(entry: &Entry, fresh: SessionId, now: LocalTime) -> (Entry, EndReason) {
-    (Entry { is_fresh_reset: true, ..rebound(entry, fresh, now) }, EndReason::SessionReset)
-}
-
-/// `/resume`: bound to an existing transcript, which the caller reopens, and how the old one ends. `None`: it
-/// is that one already.
+/// `/resume`: an entry bound to an existing transcript, and the end reason of the old one. `None`: it is bound already.
 pub fn switch(entry: &Entry, target: SessionId, now: LocalTime) -> Option<(Entry, EndReason)> {
     if entry.session_id == target {
         return None;
@@ -190,14 +169,14 @@ mod tests {
     }
 
     #[test]
-    fn an_unknown_key_is_neither_marked_nor_cleared_nor_suspended() {
+    fn ignores_unknown_keys() {
         assert!(!mark_resume_pending(None, ResumeReason::RestartTimeout, now()));
         assert!(!clear_resume_pending(None));
         assert!(!suspend(None));
     }
 
     #[test]
-    fn a_suspended_session_is_not_marked() {
+    fn does_not_mark_a_suspended_session() {
         let mut it = entry();
         assert!(suspend(Some(&mut it)));
         assert!(!mark_resume_pending(Some(&mut it), ResumeReason::RestartTimeout, now()));
@@ -205,7 +184,7 @@ mod tests {
     }
 
     #[test]
-    fn clearing_empties_all_three_fields_once() {
+    fn clears_all_three_resume_fields_once() {
         let mut it = marked();
         assert!(clear_resume_pending(Some(&mut it)));
         assert_eq!(it, entry());
@@ -217,14 +196,14 @@ mod tests {
     }
 
     #[test]
-    fn a_marked_session_survives_crash_recovery() {
+    fn keeps_marked_sessions_in_crash_recovery() {
         let mut entries = [marked()];
         assert_eq!(after_crash(CrashRecovery::Suspend, &mut entries), 0);
         assert!(!entries[0].suspended && entries[0].resume_pending);
     }
 
     #[test]
-    fn in_suspend_mode_only_the_unmarked_recent_session_is_suspended() {
+    fn suspend_mode_suspends_recent_unmarked_sessions() {
         let mut old = entry();
         old.updated_at = at("2026-11-15T11:57:59");
         let mut entries = [marked(), entry(), old];
@@ -234,7 +213,7 @@ mod tests {
     }
 
     #[test]
-    fn in_resume_mode_it_is_marked_as_interrupted() {
+    fn resume_mode_marks_recent_sessions() {
         let mut entries = [marked(), entry()];
         assert_eq!(after_crash(CrashRecovery::Resume, &mut entries), 1);
         assert!(entries[1].resume_pending && !entries[1].suspended);
@@ -242,30 +221,33 @@ mod tests {
     }
 
     #[test]
-    fn in_journal_mode_nothing_is_guessed() {
+    fn journal_mode_changes_nothing() {
         let mut entries = [marked(), entry()];
         assert_eq!(after_crash(CrashRecovery::Journal, &mut entries), 0);
         assert_eq!(entries, [marked(), entry()]);
     }
 
     #[test]
-    fn an_open_turn_goes_on_unless_it_is_unwelcome_stuck_or_stale() {
+    fn resumes_open_turns_unless_denied_stuck_or_stale() {
         let mut suspended = entry();
         suspend(Some(&mut suspended));
-        for (entry, fresh, welcome, want) in [
-            (Some(&entry()), true, true, Fate::Resume),
-            (None, true, true, Fate::Resume),
-            (Some(&entry()), false, true, Fate::Stale),
-            (Some(&suspended), true, true, Fate::Stuck),
-            (Some(&suspended), true, false, Fate::Unwelcome),
+        for (entry, fresh, authorised, want) in [
+            (Some(&entry()), true, true, ResumeDecision::Resume),
+            (None, true, true, ResumeDecision::Resume),
+            (Some(&entry()), false, true, ResumeDecision::Stale),
+            (Some(&suspended), true, true, ResumeDecision::Stuck),
+            (Some(&suspended), true, false, ResumeDecision::Unauthorised),
         ] {
-            assert_eq!(fate(entry, Circumstances { fresh, welcome }), want);
-            assert_eq!(want.notice().is_some(), matches!(want, Fate::Stale | Fate::Stuck));
+            assert_eq!(resume_decision(entry, ResumeConditions { fresh, authorised }), want);
+            assert_eq!(
+                want.notice().is_some(),
+                matches!(want, ResumeDecision::Stale | ResumeDecision::Stuck)
+            );
         }
     }
 
     #[test]
-    fn only_a_fresh_mark_of_ours_resumes_by_itself() {
+    fn resumes_unprompted_only_with_a_fresh_own_mark() {
         let mut odd = marked();
         odd.resume_reason = Some(ResumeReason::Other("odd".into()));
         let mut suspended = marked();
@@ -278,29 +260,22 @@ mod tests {
             (&odd, now(), false),
             (&suspended, now(), false),
         ] {
-            assert_eq!(resumes_by_itself(entry, Window::default(), now), want);
+            assert_eq!(resumes_by_itself(entry, FreshnessWindow::default(), now), want);
         }
     }
 
     #[test]
-    fn a_new_session_keeps_the_chat_and_forgets_the_rest() {
+    fn switch_keeps_only_the_chat() {
         let mut old = marked();
         old.display_name = Some("Bob".into());
         old.total_tokens = 7;
         // An imported entry may name its platform and have no origin.
         (old.platform, old.chat_type) = (Platform::parse("telegram"), ChatType::Group);
-        let (fresh, end) = reset(&old, SessionId("new".into()), now());
-        assert!(fresh.is_fresh_reset && !fresh.was_auto_reset && !fresh.resume_pending);
-        assert_eq!((fresh.session_id.as_str(), fresh.total_tokens), ("new", 0));
-        assert_eq!((fresh.platform, fresh.chat_type), (old.platform, old.chat_type));
-        assert_eq!((fresh.display_name.as_deref(), end), (Some("Bob"), EndReason::SessionReset));
-    }
-
-    #[test]
-    fn switching_binds_the_chat_to_an_earlier_transcript() {
-        let (bound, end) = switch(&marked(), SessionId("earlier".into()), now()).unwrap();
-        assert_eq!((bound.session_id.as_str(), end), ("earlier", EndReason::SessionSwitch));
-        assert!(!bound.resume_pending && !bound.is_fresh_reset);
+        let (bound, end) = switch(&old, SessionId("earlier".into()), now()).unwrap();
+        assert!(!bound.resume_pending && !bound.is_fresh_reset && !bound.was_auto_reset);
+        assert_eq!((bound.session_id.as_str(), bound.total_tokens), ("earlier", 0));
+        assert_eq!((bound.platform, bound.chat_type), (old.platform, old.chat_type));
+        assert_eq!((bound.display_name.as_deref(), end), (Some("Bob"), EndReason::SessionSwitch));
         assert_eq!(switch(&marked(), SessionId("old".into()), now()), None);
     }
 }

@@ -1,8 +1,8 @@
-//! Sessions that take the gateway's stops down with them, counted across restarts.
+//! Failure counts of sessions across restarts.
 //!
-//! A session interrupted by three stops (or crashes) in a row is suspended at the next start: whatever it
-//! does, resuming it once more would not help. The last of them is not a crash that it shares with other sessions. One successful turn, or one stop that did not interrupt it, clears
-//! its count.
+//! A session interrupted by three stops or crashes in a row is suspended at the next start. A crash shared with other
+//! sessions never raises a count to three. A successful turn, or a stop that does not interrupt the session, clears its
+//! count.
 
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::string::String;
@@ -11,21 +11,20 @@ use alloc::vec::Vec;
 use serde::de::IgnoredAny;
 use serde::{Deserialize, Deserializer, Serialize};
 
-use super::entry::Loose;
+use super::entry::Lenient;
 use crate::ids::SessionKey;
-use crate::lifecycle::suspects::raised;
+use crate::lifecycle::suspects::raised_count;
 
-const STUCK: u32 = 3;
+const SUSPEND_AT: u32 = 3;
 
-/// The file `.restart_failure_counts`. Anything unreadable in it counts as zero.
+/// The file `.restart_failure_counts`. Unreadable entries count as zero.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize)]
 #[serde(transparent)]
 pub struct FailureCounts(BTreeMap<SessionKey, u32>);
 
 impl FailureCounts {
-    /// An orderly stop: those it interrupted count one more, those whose open turn only waited stay as they are,
-    /// everyone else starts again at zero.
-    pub fn stopped<'a>(
+    /// An orderly stop: increments the interrupted sessions, keeps those whose open turn was waiting, clears all others.
+    pub fn record_stop<'a>(
         &mut self,
         interrupted: impl IntoIterator<Item = &'a SessionKey>,
         waiting: &[SessionKey],
@@ -38,28 +37,28 @@ impl FailureCounts {
         }
     }
 
-    /// A crash that is counted against these. One that several share raises no count to [`STUCK`].
-    pub fn crashed(&mut self, blamed: &[SessionKey]) {
+    /// A crash counted against these sessions. A shared crash raises no count to [`SUSPEND_AT`].
+    pub fn record_crash(&mut self, blamed: &[SessionKey]) {
         for key in blamed {
             let count = self.0.entry(key.clone()).or_default();
-            *count = raised(*count, blamed.len(), STUCK);
+            *count = raised_count(*count, blamed.len(), SUSPEND_AT);
         }
     }
 
-    /// At start: takes out those to be suspended. The others keep their counts.
+    /// At start: removes and returns the sessions to suspend.
     pub fn take_stuck(&mut self) -> Vec<SessionKey> {
         let stuck: Vec<SessionKey> =
-            self.0.iter().filter(|(_, count)| **count >= STUCK).map(|(key, _)| key.clone()).collect();
-        self.0.retain(|_, count| *count < STUCK);
+            self.0.iter().filter(|(_, count)| **count >= SUSPEND_AT).map(|(key, _)| key.clone()).collect();
+        self.0.retain(|_, count| *count < SUSPEND_AT);
         stuck
     }
 
-    /// A turn succeeded. False: there was nothing to forget.
-    pub fn succeeded(&mut self, key: &SessionKey) -> bool {
+    /// Clears the count after a successful turn. False: there was none.
+    pub fn record_success(&mut self, key: &SessionKey) -> bool {
         self.0.remove(key).is_some()
     }
 
-    /// Nothing is counted: the file is not needed.
+    /// The file is not needed.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
@@ -79,8 +78,8 @@ enum Count {
 
 impl<'de> Deserialize<'de> for FailureCounts {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        let file: Loose<BTreeMap<String, Count>> = Loose::deserialize(deserializer)?;
-        let counts = file.good().unwrap_or_default().into_iter().filter_map(|(key, count)| match count {
+        let file: Lenient<BTreeMap<String, Count>> = Lenient::deserialize(deserializer)?;
+        let counts = file.value().unwrap_or_default().into_iter().filter_map(|(key, count)| match count {
             Count::Plain(count) | Count::Object { count } => (count > 0).then_some((SessionKey(key), count)),
             Count::Other(IgnoredAny) => None,
         });
@@ -97,42 +96,42 @@ mod tests {
     }
 
     #[test]
-    fn three_interrupted_stops_in_a_row_suspend_at_the_next_start() {
+    fn suspends_after_three_interrupted_stops() {
         let mut counts = FailureCounts::default();
         for _ in 0..3 {
             assert_eq!(counts.take_stuck(), []);
-            counts.stopped([&key("a")], &[]);
+            counts.record_stop([&key("a")], &[]);
         }
-        counts.crashed(&[key("b")]);
+        counts.record_crash(&[key("b")]);
         assert_eq!(counts.take_stuck(), [key("a")]);
         assert_eq!((counts.count(&key("a")), counts.count(&key("b"))), (0, 1));
     }
 
     #[test]
-    fn a_success_or_a_stop_that_spares_it_clears_the_count() {
+    fn clears_the_count_after_success_or_a_sparing_stop() {
         let mut counts = FailureCounts::default();
-        counts.stopped([&key("a"), &key("b")], &[]);
-        counts.stopped([&key("a"), &key("b")], &[]);
-        assert!(counts.succeeded(&key("a")) && !counts.succeeded(&key("a")));
-        counts.stopped([&key("a")], &[]);
+        counts.record_stop([&key("a"), &key("b")], &[]);
+        counts.record_stop([&key("a"), &key("b")], &[]);
+        assert!(counts.record_success(&key("a")) && !counts.record_success(&key("a")));
+        counts.record_stop([&key("a")], &[]);
         assert_eq!(counts.take_stuck(), []);
         assert_eq!((counts.count(&key("a")), counts.count(&key("b"))), (1, 0));
-        assert!(counts.succeeded(&key("a")) && counts.is_empty());
+        assert!(counts.record_success(&key("a")) && counts.is_empty());
     }
 
     #[test]
-    fn a_turn_that_only_waited_learns_nothing_from_a_stop() {
+    fn keeps_the_count_of_a_waiting_turn() {
         let mut counts = FailureCounts::default();
-        counts.crashed(&[key("a"), key("b")]);
-        counts.stopped([], &[key("a")]);
+        counts.record_crash(&[key("a"), key("b")]);
+        counts.record_stop([], &[key("a")]);
         assert_eq!((counts.count(&key("a")), counts.count(&key("b"))), (1, 0));
     }
 
     #[test]
-    fn a_crash_leaves_the_counts_of_others_alone() {
+    fn does_not_change_the_counts_of_other_sessions() {
         let mut counts = FailureCounts::default();
-        counts.stopped([&key("a")], &[]);
-        counts.crashed(&[key("b")]);
+        counts.record_stop([&key("a")], &[]);
+        counts.record_crash(&[key("b")]);
         assert_eq!((counts.count(&key("a")), counts.count(&key("b"))), (1, 1));
     }
 
@@ -140,17 +139,17 @@ mod tests {
     fn shared_crashes_suspend_no_session() {
         let mut counts = FailureCounts::default();
         for _ in 0..5 {
-            counts.crashed(&[key("a"), key("b")]);
+            counts.record_crash(&[key("a"), key("b")]);
             assert_eq!(counts.take_stuck(), []);
         }
-        counts.crashed(&[key("b")]);
+        counts.record_crash(&[key("b")]);
         assert_eq!(counts.take_stuck(), [key("b")]);
-        counts.stopped([&key("a")], &[]);
+        counts.record_stop([&key("a")], &[]);
         assert_eq!(counts.take_stuck(), [key("a")]);
     }
 
     #[test]
-    fn junk_in_the_file_counts_as_zero() {
+    fn counts_invalid_entries_as_zero() {
         for (text, a) in [
             (r#"{"a": 2}"#, 2),
             (r#"{"a": {"count": 3, "at": 7}}"#, 3),

@@ -1,92 +1,88 @@
-//! Fenced code blocks, line by line.
+//! Fenced code blocks.
 //!
-//! A fence is a line that starts with three or more backticks or tildes. It is closed by a line of the
-//! same character, at least as long, with nothing behind it; anything else inside is code, so a longer
-//! fence may hold a shorter one.
+//! A fence is a line that starts with at least three backticks or tildes. A line of the same character, at least as long
+//! and with nothing behind it, closes the block.
 
 use alloc::borrow::ToOwned;
 use alloc::format;
 use alloc::string::String;
 
-/// A code block that is open.
+/// An open code block.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Fence {
     marker: String,
     language: String,
 }
 
-/// What a line does to the state before it.
+/// The effect of a line on the open block.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum Line {
+pub(super) enum FenceLine {
     Opens(Fence),
     Closes,
     Plain,
 }
 
 impl Fence {
-    /// The line that opens the block again, with its newline. A language that would make the line wider
-    /// than `widest` is left out.
+    /// The line that reopens the block in the next part, without the language if that would be wider than `widest`.
     pub(super) fn reopening(&self, widest: usize) -> String {
         let named = format!("{}{}\n", self.marker, self.language);
         if named.chars().count() > widest + 1 { format!("{}\n", self.marker) } else { named }
     }
 
-    /// What ends the block below a line of code.
     pub(super) fn closing(&self) -> String {
         format!("\n{}", self.marker)
     }
 }
 
-/// Which lines are code, for whoever reads a text line by line.
+/// Tells code lines from text when a text is read line by line.
 #[derive(Debug, Clone, Default)]
 pub struct Fences(Option<Fence>);
 
 impl Fences {
-    /// Whether this line, the one behind the last asked for, is code or a fence around it.
-    pub fn holds(&mut self, text: &str) -> bool {
-        match line(self.0.as_ref(), text, usize::MAX) {
-            Line::Opens(fence) => self.0 = Some(fence),
-            Line::Closes => self.0 = None,
-            Line::Plain => return self.0.is_some(),
+    /// Whether the next line is code or a fence.
+    pub fn is_code(&mut self, text: &str) -> bool {
+        match classify(self.0.as_ref(), text, usize::MAX) {
+            FenceLine::Opens(fence) => self.0 = Some(fence),
+            FenceLine::Closes => self.0 = None,
+            FenceLine::Plain => return self.0.is_some(),
         }
         true
     }
 }
 
-/// Reads one line. Fences whose indent and marker are wider than `widest` count as plain text: a part
-/// would have no room to balance them.
-pub(super) fn line(open: Option<&Fence>, line: &str, widest: usize) -> Line {
+/// Classifies one line. A fence wider than `widest` counts as plain text: a part would have no room to balance it.
+pub(super) fn classify(open: Option<&Fence>, line: &str, widest: usize) -> FenceLine {
     let Some((indent, marker)) = marker(line) else {
-        return Line::Plain;
+        return FenceLine::Plain;
     };
     if indent + marker.len() > widest {
-        return Line::Plain;
+        return FenceLine::Plain;
     }
     let behind = line[indent + marker.len()..].trim();
     if let Some(open) = open {
         let same = open.marker.starts_with(&marker[..1]) && marker.len() >= open.marker.len();
-        return if same && behind.is_empty() { Line::Closes } else { Line::Plain };
+        return if same && behind.is_empty() { FenceLine::Closes } else { FenceLine::Plain };
     }
     if marker.starts_with('`') && behind.contains('`') {
-        return Line::Plain; // inline code on a line of its own
+        return FenceLine::Plain; // inline code on a line of its own
     }
     let language = behind.split_whitespace().next().unwrap_or_default().to_owned();
-    Line::Opens(Fence { marker: marker.to_owned(), language })
+    FenceLine::Opens(Fence { marker: marker.to_owned(), language })
 }
 
-/// The state after `text`, given the state before it.
+/// The open block after `text`, given the one before it.
 pub(super) fn after(mut open: Option<Fence>, text: &str, widest: usize) -> Option<Fence> {
     for each in text.split('\n') {
-        match line(open.as_ref(), each, widest) {
-            Line::Opens(fence) => open = Some(fence),
-            Line::Closes => open = None,
-            Line::Plain => {}
+        match classify(open.as_ref(), each, widest) {
+            FenceLine::Opens(fence) => open = Some(fence),
+            FenceLine::Closes => open = None,
+            FenceLine::Plain => {}
         }
     }
     open
 }
 
-/// Width of the indent (bytes, all of them white space) and the run of fence characters behind it.
+/// The width of the indent in bytes and the fence characters behind it.
 pub(super) fn marker(line: &str) -> Option<(usize, &str)> {
     let body = line.trim_start();
     let first = body.chars().next().filter(|c| matches!(c, '`' | '~'))?;
@@ -105,7 +101,7 @@ mod tests {
     }
 
     #[test]
-    fn a_fence_is_closed_by_its_own_kind_only() {
+    fn closes_a_fence_only_by_its_own_kind() {
         check("```rust\nlet x;", Some("```rust\n"));
         check("```rust\nlet x;\n```", None);
         check("~~~\n```\n", Some("~~~\n"));
@@ -116,13 +112,13 @@ mod tests {
     }
 
     #[test]
-    fn inline_code_on_its_own_line_is_no_fence() {
+    fn ignores_inline_code_on_its_own_line() {
         check("```one line```\n", None);
         check("``x", None);
     }
 
     #[test]
-    fn a_language_too_wide_is_left_out() {
+    fn omits_a_language_that_is_too_wide() {
         let fence = after(None, "```javascript\n", 100).unwrap();
         assert_eq!(fence.reopening(8), "```\n");
         assert_eq!(fence.closing(), "\n```");

@@ -1,5 +1,6 @@
-//! Text as platforms measure, cut and understand it.
+//! Measuring, splitting and recognising text.
 
+mod equal;
 mod fence;
 mod nearest;
 mod silence;
@@ -7,9 +8,10 @@ mod size;
 mod split;
 mod unit;
 
+pub use equal::equal;
 pub use fence::Fences;
 pub use nearest::nearest;
 pub use silence::{is_silence_marker, is_silence_narration, may_become_silence_marker};
-pub use size::size;
-pub use split::{Limits, indicator, number, split, split_measured, split_plain};
+pub use size::format_bytes;
+pub use split::{Limits, number_parts, part_suffix, split, split_measured, split_plain};
 pub use unit::Unit;

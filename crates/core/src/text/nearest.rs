@@ -1,27 +1,27 @@
-//! The known word that a mistyped one most likely meant.
+//! Spelling suggestions.
 
 use alloc::string::String;
 use alloc::vec::Vec;
 
-/// The candidate closest to `word`, if it is close enough to be a slip and not another word. Case and
-/// the choice between `-` and `_` do not count. Of equally close candidates the first one wins.
+/// The candidate closest to `word` within a small edit distance; the first of equally close ones. Case, `-` and `_` are
+/// not distinguished.
 pub fn nearest<'a>(word: &str, candidates: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
-    let word = folded(word);
+    let word = fold(word);
     let tolerated = (word.len() / 3).max(1);
     candidates
         .into_iter()
-        .map(|candidate| (distance(&word, &folded(candidate)), candidate))
-        .filter(|(far, candidate)| *far <= tolerated && *far < candidate.chars().count())
-        .min_by_key(|(far, _)| *far)
+        .map(|candidate| (distance(&word, &fold(candidate)), candidate))
+        .filter(|(edits, candidate)| *edits <= tolerated && *edits < candidate.chars().count())
+        .min_by_key(|(edits, _)| *edits)
         .map(|(_, candidate)| candidate)
 }
 
-fn folded(word: &str) -> Vec<char> {
+fn fold(word: &str) -> Vec<char> {
     let lower: String = word.trim().to_lowercase();
     lower.chars().map(|c| if c == '-' { '_' } else { c }).collect()
 }
 
-/// Edits that turn one word into the other: insert, delete, replace, or swap two neighbours.
+/// Damerau-Levenshtein distance.
 fn distance(from: &[char], to: &[char]) -> usize {
     let mut before: Vec<usize> = Vec::new();
     let mut last: Vec<usize> = (0..=to.len()).collect();
@@ -51,7 +51,7 @@ mod tests {
     }
 
     #[test]
-    fn a_slip_of_the_finger_finds_its_word() {
+    fn corrects_a_typing_error() {
         check("statsu", Some("status"));
         check("Stop", Some("stop"));
         check("sotp", Some("stop"));
@@ -60,7 +60,7 @@ mod tests {
     }
 
     #[test]
-    fn a_different_word_finds_nothing() {
+    fn suggests_nothing_for_a_different_word() {
         check("weather", None);
         check("", None);
         check("x", None);

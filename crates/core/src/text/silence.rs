@@ -1,32 +1,31 @@
-//! Answers that mean "say nothing".
+//! Silent answers.
 //!
-//! A *marker* is how the agent asks for silence: the whole answer is one of a few words, perhaps with
-//! stray punctuation around it. A *narration* is a model that describes its silence instead
-//! ("*(silent)*", "…"). Both judge whole answers only: a sentence that mentions a marker is a sentence.
+//! A *marker* (`NO_REPLY`, `[SILENT]`) is the agent's request to send nothing, perhaps with punctuation around it. A
+//! *narration* describes the silence instead ("*(silent)*", "…"). Only whole answers are judged, never parts of one.
 
 use alloc::string::String;
 
-/// Longer texts say something, whatever they say.
-const LONGEST: usize = 64;
+/// Longer texts, in characters, are never silent.
+const MAX_CHARS: usize = 64;
 
 const MARKERS: [&str; 4] = ["NO_REPLY", "NO REPLY", "[SILENT]", "SILENT"];
 
 const NARRATIONS: [&str; 6] = ["silent", "silence", "no reply", "no_reply", "no response", "🔇"];
 
-/// Whether the whole text asks us to send nothing.
+/// Whether the whole text requests silence.
 pub fn is_silence_marker(text: &str) -> bool {
-    short(text) && MARKERS.contains(&core_of(text).as_str())
+    is_short(text) && MARKERS.contains(&marker_text(text).as_str())
 }
 
-/// Whether a growing text may still end as a silence marker: hold it back. True for an empty one.
+/// Whether a streamed text may still become a marker and must not be shown yet. True for an empty text.
 pub fn may_become_silence_marker(text: &str) -> bool {
-    let core = core_of(text);
-    short(text) && MARKERS.iter().any(|marker| marker.starts_with(core.as_str()))
+    let core = marker_text(text);
+    is_short(text) && MARKERS.iter().any(|marker| marker.starts_with(core.as_str()))
 }
 
-/// Whether the whole text only describes keeping silent.
+/// Whether the whole text only describes silence.
 pub fn is_silence_narration(text: &str) -> bool {
-    if !short(text) {
+    if !is_short(text) {
         return false;
     }
     let lower = text.trim().to_lowercase();
@@ -37,12 +36,12 @@ pub fn is_silence_narration(text: &str) -> bool {
     NARRATIONS.contains(&bare)
 }
 
-fn short(text: &str) -> bool {
-    text.trim().chars().nth(LONGEST).is_none()
+fn is_short(text: &str) -> bool {
+    text.trim().chars().nth(MAX_CHARS).is_none()
 }
 
-/// The text in capitals, single-spaced, without what may stand around a marker. Brackets belong to one.
-fn core_of(text: &str) -> String {
+/// The text in upper case, single-spaced, without surrounding punctuation except brackets.
+fn marker_text(text: &str) -> String {
     let edge = |c: char| {
         c.is_whitespace() || (c.is_ascii_punctuation() && c != '[' && c != ']') || "…–—“”‘’".contains(c)
     };
@@ -65,24 +64,24 @@ mod tests {
     use super::*;
 
     #[derive(Deserialize)]
-    struct Vectors {
+    struct SilenceVectors {
         silence_narration: Vec<(String, bool)>,
         silence_marker: Vec<(String, bool, bool)>,
     }
 
-    fn vectors() -> Vectors {
+    fn vectors() -> SilenceVectors {
         serde_json::from_str(include_str!("../../../../tests/vectors/platforms.json")).unwrap()
     }
 
     #[test]
-    fn narrations_match_the_vectors() {
+    fn recognises_the_recorded_narrations() {
         for (text, want) in vectors().silence_narration {
             assert_eq!(is_silence_narration(&text), want, "{text:?}");
         }
     }
 
     #[test]
-    fn markers_match_the_vectors() {
+    fn recognises_the_recorded_markers() {
         for (text, is, may_become) in vectors().silence_marker {
             assert_eq!(is_silence_marker(&text), is, "{text:?}");
             assert_eq!(may_become_silence_marker(&text), may_become, "{text:?}");
@@ -90,7 +89,7 @@ mod tests {
     }
 
     #[test]
-    fn brackets_are_part_of_the_marker() {
+    fn requires_the_brackets_of_a_marker() {
         for text in ["SILENT]", "[NO_REPLY]", "[SILENT] ok"] {
             assert!(!is_silence_marker(text), "{text:?}");
         }
@@ -98,7 +97,7 @@ mod tests {
     }
 
     #[test]
-    fn a_text_that_already_says_something_is_not_held_back() {
+    fn holds_back_only_prefixes_of_a_marker() {
         for text in ["Not", "NO_REPLYS", "[x", "SILENT night"] {
             assert!(!may_become_silence_marker(text), "{text:?}");
         }
@@ -108,7 +107,7 @@ mod tests {
     }
 
     #[test]
-    fn long_or_meaningful_texts_are_never_silence() {
+    fn never_treats_long_or_meaningful_texts_as_silence() {
         assert!(!is_silence_narration(&".".repeat(65)));
         for text in ["", "*", "ok.", "silent night", "3.", "?"] {
             assert!(!is_silence_narration(text), "{text:?}");

@@ -1,10 +1,10 @@
-//! Byte counts as people read them.
+//! Human-readable byte counts.
 
 use alloc::format;
 use alloc::string::String;
 
 /// `"1023 bytes"`, `"118 KB"`, `"2.5 MB"`, `"66.7 GB"`; units of 1,024, rounded down to a tenth above kilobytes.
-pub fn size(bytes: u64) -> String {
+pub fn format_bytes(bytes: u64) -> String {
     let tenths = |shift: u32| (bytes >> shift, ((bytes & ((1 << shift) - 1)) * 10) >> shift);
     match bytes {
         0..0x400 => format!("{bytes} bytes"),
@@ -36,7 +36,7 @@ mod tests {
             (5 << 40, "5120.0 GB"),
             (u64::MAX, "17179869183.9 GB"),
         ] {
-            assert_eq!(size(bytes), want);
+            assert_eq!(format_bytes(bytes), want);
         }
     }
 }

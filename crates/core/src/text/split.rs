@@ -1,12 +1,11 @@
-//! Cutting a long text into parts a platform takes.
+//! Splits a long text into parts of a platform's maximum length.
 //!
-//! Invariants: every part measures at most `max`; a part that opens a code fence closes it, and the next
-//! one opens it again; nothing but white space at a cut is lost, until the number of parts reaches its
-//! cap: then the last part says how much is missing. Every round consumes at least one character.
+//! Invariants: every part measures at most `max`; a part closes the code fence it opens, and the next part reopens it;
+//! only white space at a cut is lost, until the maximum number of parts is reached: then the last part names the number of
+//! missing characters. Every iteration consumes at least one character.
 //!
-//! `split` numbers the parts. A platform whose markup is longer than its source (escapes) cuts the
-//! source with `split_measured`, then renders each part: the number is ordinary text by then.
-
+//! `split` numbers the parts. For markup that is longer than its source (escapes), `split_measured` splits the source
+//! and the caller renders each part.
 use alloc::borrow::ToOwned;
 use alloc::format;
 use alloc::string::String;
@@ -14,19 +13,18 @@ use alloc::vec;
 use alloc::vec::Vec;
 
 use super::Unit;
-use super::fence::{self, Fence, Line};
+use super::fence::{self, Fence, FenceLine};
 
-/// Room kept for " (999/999)".
-const INDICATOR: usize = 10;
-/// Below this there is no room to spend on numbers or on a sentence about what was cut.
+/// Reserved for " (999/999)".
+const SUFFIX_WIDTH: usize = 10;
+/// Parts narrower than this get neither a number nor a truncation note.
 const NARROW: usize = 32;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Limits {
-    /// Longest part, in `unit`s.
     pub max: usize,
     pub unit: Unit,
-    /// Most parts; what does not fit into them is cut with a note.
+    /// Maximum number of parts; the rest is cut with a note.
     pub parts: usize,
 }
 
@@ -35,37 +33,37 @@ impl Limits {
         Self { max, unit, parts: 20 }
     }
 
-    /// Widest fence line that still leaves a part room for code between two of them.
+    /// The widest fence line that is balanced across parts.
     const fn widest_fence(&self) -> usize {
         self.max / 4
     }
 
-    /// What a part may measure before it is numbered.
+    /// Available length of a part before it is numbered.
     const fn room(&self) -> usize {
-        if self.max < NARROW { self.max } else { self.max - INDICATOR }
+        if self.max < NARROW { self.max } else { self.max - SUFFIX_WIDTH }
     }
 }
 
-/// The text as numbered parts; a text that fits is returned as it is.
+/// Numbered parts; a text that fits is returned unchanged.
 pub fn split(text: &str, limits: &Limits) -> Vec<String> {
     let parts = split_plain(text, limits);
-    if limits.max < NARROW { parts } else { number(parts) }
+    if limits.max < NARROW { parts } else { number_parts(parts) }
 }
 
-/// The parts without numbers, each with room left for one.
+/// Unnumbered parts, each with room for a number.
 pub fn split_plain(text: &str, limits: &Limits) -> Vec<String> {
     pieces(text, limits).into_iter().map(|piece| piece.text()).collect()
 }
 
-/// Numbered parts whose measure *after rendering* is at most `max`. `measure` tells how long a part of the
-/// source becomes; rendering must not more than quadruple it.
+/// Numbered parts that measure at most `max` after rendering. `measure` returns the rendered length of a source text,
+/// at most four times its own.
 pub fn split_measured(text: &str, limits: &Limits, measure: &dyn Fn(&str) -> usize) -> Vec<String> {
     if measure(text) <= limits.max {
         return vec![text.to_owned()];
     }
     let mut cut = *limits;
     loop {
-        let parts = number(split_plain(text, &cut));
+        let parts = number_parts(split_plain(text, &cut));
         let longest = parts.iter().map(|part| measure(part)).max().unwrap_or_default();
         if longest <= limits.max || cut.max <= NARROW {
             return parts;
@@ -76,21 +74,20 @@ pub fn split_measured(text: &str, limits: &Limits, measure: &dyn Fn(&str) -> usi
 }
 
 /// Appends " (i/n)" to each of several parts.
-pub fn number(parts: Vec<String>) -> Vec<String> {
+pub fn number_parts(parts: Vec<String>) -> Vec<String> {
     let count = parts.len();
     if count < 2 {
         return parts;
     }
     let numbered = |(at, part): (usize, String)| {
-        let mark = indicator(&part, at + 1, count);
+        let mark = part_suffix(&part, at + 1, count);
         part + &mark
     };
     parts.into_iter().enumerate().map(numbered).collect()
 }
 
-/// What to append to `part` to number it. Behind a closing fence it takes a line of its own, or the fence
-/// would not close.
-pub fn indicator(part: &str, number: usize, count: usize) -> String {
+/// The number of a part. Behind a closing fence it stands on its own line, since the fence would not close otherwise.
+pub fn part_suffix(part: &str, number: usize, count: usize) -> String {
     let last = part.rsplit('\n').next().unwrap_or_default();
     let fenced =
         fence::marker(last).is_some_and(|(indent, mark)| last[indent + mark.len()..].trim().is_empty());
@@ -98,7 +95,7 @@ pub fn indicator(part: &str, number: usize, count: usize) -> String {
     format!("{gap}({number}/{count})")
 }
 
-/// One part: a piece of the source between what had to be added around it.
+/// One part: a slice of the source with added fence lines.
 #[derive(Debug)]
 struct Piece<'a> {
     before: String,
@@ -135,14 +132,14 @@ fn pieces<'a>(text: &'a str, limits: &Limits) -> Vec<Piece<'a>> {
         let at = cutter.cut("");
         pieces.push(cutter.piece(at, ""));
         open = fence::after(open.clone(), &rest[..at], limits.widest_fence());
-        (rest, open) = resume(&rest[at..], open, limits.widest_fence());
+        (rest, open) = next_start(&rest[at..], open, limits.widest_fence());
     }
     pieces
 }
 
-/// Where the next part starts. Between paragraphs white space goes; inside code only the line break does,
-/// so the first line keeps its indent. A fence that closes right here has been closed already.
-fn resume(rest: &str, open: Option<Fence>, widest: usize) -> (&str, Option<Fence>) {
+/// The start of the next part. Between paragraphs white space is dropped; in code only the line break is, so that the
+/// first line keeps its indent. A fence that closes here is already closed.
+fn next_start(rest: &str, open: Option<Fence>, widest: usize) -> (&str, Option<Fence>) {
     if open.is_none() {
         return (rest.trim_start(), None);
     }
@@ -150,9 +147,9 @@ fn resume(rest: &str, open: Option<Fence>, widest: usize) -> (&str, Option<Fence
         return (rest, open);
     };
     let (first, below) = code.split_once('\n').unwrap_or((code, ""));
-    match fence::line(open.as_ref(), first, widest) {
-        Line::Closes => (below.trim_start(), None),
-        Line::Opens(_) | Line::Plain => (code, open),
+    match fence::classify(open.as_ref(), first, widest) {
+        FenceLine::Closes => (below.trim_start(), None),
+        FenceLine::Opens(_) | FenceLine::Plain => (code, open),
     }
 }
 
@@ -164,7 +161,7 @@ struct Cutter<'a, 'b> {
 }
 
 impl<'a> Cutter<'a, '_> {
-    /// The part that ends at `at`, with its fences balanced and `note` below them.
+    /// The part that ends at `at`, with balanced fences and `note` below.
     fn piece(&self, at: usize, note: &str) -> Piece<'a> {
         let widest = self.limits.widest_fence();
         let body = &self.rest[..at];
@@ -175,7 +172,7 @@ impl<'a> Cutter<'a, '_> {
         Piece { before, body, behind }
     }
 
-    /// The part that takes what it can of a text we must give up on.
+    /// The last allowed part of a text that is too long.
     fn last(&self) -> Piece<'a> {
         let note = self.note(self.rest.len());
         let at = self.cut(&note);
@@ -190,7 +187,7 @@ impl<'a> Cutter<'a, '_> {
         format!("\n\n[… {missing} more characters cut]")
     }
 
-    /// The best place to cut so that the part, with `note`, fits. At least one character from the start.
+    /// The best cut for a part with `note`, at least one character from the start.
     fn cut(&self, note: &str) -> usize {
         let unit = self.limits.unit;
         let frame = self.open.map_or(0, |fence| unit.len(&fence.reopening(self.limits.widest_fence())))
@@ -214,10 +211,10 @@ impl<'a> Cutter<'a, '_> {
         let window = self.limits.unit.prefix(self.rest, room);
         let window = if window.is_empty() { first_char(self.rest) } else { window };
         let at = self.outside_inline_code(break_point(window), window);
-        self.off_fence_lines(at)
+        self.outside_fence_lines(at)
     }
 
-    /// Moves a cut out of a `code span`, unless that would leave too little.
+    /// Moves a cut out of a `code span`, unless the part would become too short.
     fn outside_inline_code(&self, at: usize, window: &str) -> usize {
         let piece = &self.rest[..at];
         if fence::after(self.open.cloned(), piece, self.limits.widest_fence()).is_some() {
@@ -237,8 +234,8 @@ impl<'a> Cutter<'a, '_> {
         }
     }
 
-    /// Keeps a fence line whole, and an opening one together with its code.
-    fn off_fence_lines(&self, at: usize) -> usize {
+    /// Keeps a fence line whole and an opening fence together with its code.
+    fn outside_fence_lines(&self, at: usize) -> usize {
         let widest = self.limits.widest_fence();
         let start = self.rest[..at].rfind('\n').map_or(0, |newline| newline + 1);
         let line = self.rest[start..].split('\n').next().unwrap_or_default();
@@ -249,10 +246,10 @@ impl<'a> Cutter<'a, '_> {
         } else {
             fence::after(self.open.cloned(), &self.rest[..above], widest)
         };
-        let wants_line_start = match fence::line(state.as_ref(), line, widest) {
-            Line::Opens(_) => true,
-            Line::Closes => inside,
-            Line::Plain => false,
+        let wants_line_start = match fence::classify(state.as_ref(), line, widest) {
+            FenceLine::Opens(_) => true,
+            FenceLine::Closes => inside,
+            FenceLine::Plain => false,
         };
         if !wants_line_start {
             return at;
@@ -260,17 +257,17 @@ impl<'a> Cutter<'a, '_> {
         if !self.rest[..above].trim().is_empty() {
             return above;
         }
-        // Nothing stands above: at least the marker must stay in one piece.
+        // No text above: keep at least the marker in one piece.
         let marker = fence::marker(line).map_or(0, |(indent, marker)| indent + marker.len());
         at.max(start + marker)
     }
 }
 
-/// The last line break of the window, or its last space, or its end.
+/// The last line break of the window, its last space, or its end.
 fn break_point(window: &str) -> usize {
-    let told = |at: &usize| !window[..*at].trim().is_empty();
-    let newline = window.rfind('\n').filter(told).filter(|at| *at >= window.len() / 2);
-    newline.or_else(|| window.rfind(' ').filter(told)).unwrap_or(window.len())
+    let has_text = |at: &usize| !window[..*at].trim().is_empty();
+    let newline = window.rfind('\n').filter(has_text).filter(|at| *at >= window.len() / 2);
+    newline.or_else(|| window.rfind(' ').filter(has_text)).unwrap_or(window.len())
 }
 
 fn first_char(text: &str) -> &str {

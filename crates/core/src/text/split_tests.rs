@@ -1,5 +1,3 @@
-//! Vectors and properties of the splitter.
-
 use alloc::borrow::ToOwned;
 use alloc::format;
 use alloc::string::String;
@@ -11,12 +9,12 @@ use serde::Deserialize;
 use super::*;
 
 #[derive(Deserialize)]
-struct Vectors {
-    split: Vec<Vector>,
+struct SplitVectors {
+    split: Vec<SplitVector>,
 }
 
 #[derive(Deserialize)]
-struct Vector {
+struct SplitVector {
     name: String,
     max: usize,
     unit: Unit,
@@ -24,30 +22,30 @@ struct Vector {
     chunks: Vec<String>,
 }
 
-/// Where we improve on the recorded behaviour, and what we say instead.
-fn improved(vector: &Vector) -> Vec<String> {
+/// The parts that we expect where we deviate from the recorded behaviour on purpose.
+fn expected(vector: &SplitVector) -> Vec<String> {
     let own_line = |part: &String| part.replace("``` (", "```\n(");
     match vector.name.as_str() {
-        // The number stands on its own line, so that the fence above it closes.
+        // The number is on its own line, so that the fence closes.
         "fence with lang reopened" => vector.chunks.iter().map(own_line).collect(),
-        // And the first line of a reopened block keeps its indent.
+        // The first line of a reopened block keeps its indent.
         "indented code loses first indent" => {
             let indented = |part: String| part.replacen("```py\nx", "```py\n    x", 1);
             vector.chunks.iter().map(own_line).map(indented).collect()
         }
-        // A number would burst the limit, so there is none.
+        // A number would exceed the limit.
         "tiny budget" => ["a", "b", "c"].map(ToOwned::to_owned).to_vec(),
         _ => vector.chunks.clone(),
     }
 }
 
 #[test]
-fn splits_as_recorded_but_for_our_improvements() {
-    let vectors: Vectors =
+fn matches_the_recorded_splits_with_our_changes() {
+    let vectors: SplitVectors =
         serde_json::from_str(include_str!("../../../../tests/vectors/platforms.json")).unwrap();
     for vector in &vectors.split {
         let parts = split(&vector.input, &Limits::new(vector.max, vector.unit));
-        assert_eq!(parts, improved(vector), "{}", vector.name);
+        assert_eq!(parts, expected(vector), "{}", vector.name);
     }
 }
 
@@ -57,7 +55,7 @@ fn check(max: usize, text: &str, want: &[&str]) {
 }
 
 #[test]
-fn a_part_that_ends_where_its_fence_ends_does_not_reopen_it() {
+fn reopens_no_fence_that_ends_with_its_part() {
     let code = "x".repeat(30);
     check(
         56,
@@ -67,8 +65,9 @@ fn a_part_that_ends_where_its_fence_ends_does_not_reopen_it() {
 }
 
 #[test]
-fn an_opening_fence_stays_with_its_code() {
-    let (text, code) = ("t".repeat(30), "c".repeat(34));
+fn keeps_an_opening_fence_with_its_code() {
+    let text = "t".repeat(30);
+    let code = "c".repeat(34);
     check(
         60,
         &format!("{text}\n```rs\n{code}\n```"),
@@ -77,7 +76,7 @@ fn an_opening_fence_stays_with_its_code() {
 }
 
 #[test]
-fn a_longer_fence_is_reopened_with_its_own_marker() {
+fn reopens_a_longer_fence_with_its_own_marker() {
     let line = "abcd ".repeat(8);
     let parts = split(&format!("````md\n```\n{line}\n{line}\n```\n````"), &Limits::new(70, Unit::Chars));
     assert_eq!(parts.len(), 2);
@@ -86,7 +85,7 @@ fn a_longer_fence_is_reopened_with_its_own_marker() {
 }
 
 #[test]
-fn the_number_of_parts_is_capped_with_a_visible_note() {
+fn limits_the_number_of_parts_with_a_note() {
     let limits = Limits { max: 100, unit: Unit::Chars, parts: 3 };
     let parts = split(&"word ".repeat(1000), &limits);
     assert_eq!(parts.len(), 3);
@@ -95,7 +94,7 @@ fn the_number_of_parts_is_capped_with_a_visible_note() {
 }
 
 #[test]
-fn a_source_whose_markup_is_longer_is_cut_until_the_markup_fits() {
+fn splits_until_the_rendered_parts_fit() {
     let escaped = |part: &str| part.chars().map(|c| if c.is_alphanumeric() { 1 } else { 2 }).sum::<usize>();
     let limits = Limits::new(100, Unit::Chars);
     let parts = split_measured(&"a.b.c. ".repeat(60), &limits, &escaped);
@@ -140,7 +139,7 @@ proptest! {
     }
 
     #[test]
-    fn only_white_space_and_closed_fences_are_lost(text in markdown(), max in 16usize..120) {
+    fn loses_only_white_space_and_closed_fences(text in markdown(), max in 16usize..120) {
         let limits = Limits { max, unit: Unit::Chars, parts: 999 };
         let mut at = 0;
         for piece in pieces(&text, &limits) {

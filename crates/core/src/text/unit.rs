@@ -1,4 +1,4 @@
-//! How a platform counts the length of a text.
+//! Units in which platforms measure text length.
 
 use serde::{Deserialize, Serialize};
 
@@ -13,21 +13,21 @@ pub enum Unit {
 
 impl Unit {
     pub fn len(self, text: &str) -> usize {
-        text.chars().map(|c| self.of(c)).sum()
+        text.chars().map(|c| self.width(c)).sum()
     }
 
-    pub const fn of(self, c: char) -> usize {
+    pub const fn width(self, c: char) -> usize {
         match self {
             Self::Chars => 1,
             Self::Utf16 => c.len_utf16(),
         }
     }
 
-    /// The longest prefix of `text` that measures at most `max`, never cutting a character.
+    /// The longest prefix of at most `max` units, on a character boundary.
     pub fn prefix(self, text: &str, max: usize) -> &str {
         let mut measured = 0;
         for (at, c) in text.char_indices() {
-            measured += self.of(c);
+            measured += self.width(c);
             if measured > max {
                 return &text[..at];
             }
@@ -41,7 +41,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_emoji_is_one_character_and_two_utf16_units() {
+    fn counts_an_emoji_as_one_char_or_two_utf16_units() {
         assert_eq!(Unit::Chars.len("a🙂"), 2);
         assert_eq!(Unit::Utf16.len("a🙂"), 3);
         assert_eq!(Unit::Utf16.prefix("a🙂b", 2), "a");

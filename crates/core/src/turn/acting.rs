@@ -1,7 +1,8 @@
-//! While tools run: group by group, in the order in which the model asked for them.
+//! The tool phase: groups of calls run one after the other.
 //!
-//! The result of the last call of a group and the start of the next group are one commit, so after a crash it is
-//! certain which calls can have had an effect: those of the group that was under way. Nothing of a later one has begun.
+//! The result of the last call of a group and the start of the next group are one commit. After a crash, therefore, only
+//! the calls of the current group can have had an effect. A call whose outcome is unknown is reported to the model; only a
+//! read-only one is repeated.
 
 use alloc::format;
 use alloc::string::String;
@@ -9,23 +10,22 @@ use alloc::vec;
 use alloc::vec::Vec;
 
 use super::end::{give_up, given_up, interrupted, stalled};
-use super::step::{Decision, Effect, Event, Limits, ToolEnd, ask};
+use super::step::{Decision, Event, ToolReport, TurnEffect, TurnLimits, call_model};
 use super::{Phase, Turn};
 use crate::ids::InboxId;
 use crate::journal::Write;
 use crate::time::Millis;
 use crate::transcript::{EffectState, Message, ToolCall};
 
-/// The calls of one answer.
 pub(super) struct Batch {
     pub(super) calls: Vec<ToolCall>,
-    /// Those without a result.
+    /// Ids of calls without a result.
     pub(super) open: Vec<String>,
     pub(super) groups: Vec<u32>,
 }
 
 impl Batch {
-    /// The open calls of the first group that has any.
+    /// The open calls of the current group.
     pub(super) fn current(&self) -> Vec<ToolCall> {
         let mut calls = self.calls.iter();
         for size in self.groups.iter().map(|size| *size as usize).chain([usize::MAX]) {
@@ -41,16 +41,24 @@ impl Batch {
         vec![]
     }
 
-    /// Rows for calls that will have no result: those under way may have had an effect, the others have not begun, and
-    /// neither have those that waited for somebody's consent.
-    fn broken_off(&self, turn: &Turn, why: Why, unstarted: &[String], now: Millis) -> Vec<Write> {
+    /// Result rows for calls that will have no result. Running calls may have had an effect; waiting calls and calls with a
+    /// pending approval have not started.
+    fn missing_results(
+        &self,
+        turn: &Turn,
+        reason: NoResult,
+        unstarted: &[String],
+        now: Millis,
+    ) -> Vec<Write> {
         let current = self.current();
         let open = self.calls.iter().filter(|call| self.open.contains(&call.id));
         let row = |call: &ToolCall| {
-            let (content, effect) = match current.contains(call) {
-                true if unstarted.contains(&call.id) => (why.unanswered(), EffectState::Cancelled),
-                true => (why.running(), EffectState::Unknown),
-                false => (why.waiting(), EffectState::Cancelled),
+            let (content, effect) = if !current.contains(call) {
+                (reason.before_start(), EffectState::Cancelled)
+            } else if unstarted.contains(&call.id) {
+                (reason.awaiting_approval(), EffectState::Cancelled)
+            } else {
+                (reason.while_running(), EffectState::Unknown)
             };
             let message = Message::tool(call, content, effect, now);
             Write::Append { session: turn.session.clone(), message }
@@ -60,7 +68,7 @@ impl Batch {
 }
 
 impl Turn {
-    /// The tool calls under way, or waiting for approval.
+    /// The tool calls that run or wait for approval.
     pub fn running_calls(&self) -> Vec<ToolCall> {
         match self.phase.clone() {
             Phase::Acting { calls, open, groups } => Batch { calls, open, groups }.current(),
@@ -78,26 +86,26 @@ impl From<Batch> for Phase {
 pub(super) fn acting(
     mut turn: Turn,
     mut batch: Batch,
-    limits: Limits,
+    limits: TurnLimits,
     now: Millis,
     event: Event,
 ) -> (Turn, Decision) {
     match event {
-        Event::ToolEnded { attempt, call, end, steer } if attempt == turn.attempt => {
+        Event::ToolFinished { attempt, call, report: end, steer } if attempt == turn.attempt => {
             let running = batch.current();
             let Some(ended) = running.iter().find(|known| known.id == call) else {
                 return (turn, Decision::default());
             };
             batch.open.retain(|id| *id != call);
             let mut writes = claim_steered(&mut turn, &steer);
-            let ToolEnd { mut content, effect, progress } = end;
-            if let Some(warning) = turn.guard.observe(limits.patience, ended, &content, progress) {
+            let ToolReport { mut content, effect, progress } = end;
+            if let Some(warning) = turn.guard.observe(limits.loops, ended, &content, progress) {
                 content = format!("{content}\n\n{warning}");
             }
             let message = Message::tool(ended, steered(content, &steer), effect, now);
             writes.push(Write::Append { session: turn.session.clone(), message });
-            let begins = if running.len() == 1 { batch.current() } else { vec![] };
-            go_on(turn, batch, begins, limits, writes)
+            let start = if running.len() == 1 { batch.current() } else { vec![] };
+            proceed(turn, batch, start, limits, writes)
         }
         Event::Recovered { clean, repeatable, unstarted } => {
             turn.crashes += u32::from(!clean);
@@ -108,61 +116,60 @@ pub(super) fn acting(
             let (again, lost): (Vec<_>, Vec<_>) =
                 batch.current().into_iter().partition(|call| repeatable.contains(&call.id));
             if lost.is_empty() {
-                return go_on(turn, batch, again, limits, vec![]);
+                return proceed(turn, batch, again, limits, vec![]);
             }
-            // What came after them may have relied on them: the model decides anew. Only what can be had again is.
+            // Later calls may depend on the lost ones, so the model decides again. Only repeatable calls are repeated.
             let kept: Vec<_> = again.iter().map(|call| call.id.clone()).collect();
             let given_up: Vec<_> = batch.open.iter().filter(|id| !kept.contains(id)).cloned().collect();
-            let rows = batch.broken_off(&turn, Why::Crash, &unstarted, now).into_iter();
-            let writes = rows.filter(|row| names(row, &given_up)).collect();
+            let rows = batch.missing_results(&turn, NoResult::Crash, &unstarted, now).into_iter();
+            let writes = rows.filter(|row| is_result_of(row, &given_up)).collect();
             batch.open = kept;
-            go_on(turn, batch, again, limits, writes)
+            proceed(turn, batch, again, limits, writes)
         }
         Event::Interrupted { shown, unstarted } => {
-            let writes = batch.broken_off(&turn, Why::Stopped, &unstarted, now);
+            let writes = batch.missing_results(&turn, NoResult::Stopped, &unstarted, now);
             interrupted(turn, &shown, writes, now)
         }
         Event::Stalled { shown, notice } => {
-            let writes = batch.broken_off(&turn, Why::Stalled, &[], now);
+            let writes = batch.missing_results(&turn, NoResult::Stalled, &[], now);
             stalled(turn, &shown, writes, notice, now)
         }
         Event::GivenUp { notice } => given_up(turn, notice, now),
         Event::Started { .. }
         | Event::Answered { .. }
-        | Event::Relieved { .. }
+        | Event::Compacted { .. }
         | Event::CallFailed { .. }
-        | Event::ToolEnded { .. } => (turn, Decision::default()),
+        | Event::ToolFinished { .. } => (turn, Decision::default()),
     }
 }
 
-/// Results are in, or still awaited. `begins`: what is started now.
-fn go_on(
+/// Waits for further results, or calls the model when all are in. `start`: calls to start now.
+fn proceed(
     mut turn: Turn,
     batch: Batch,
-    begins: Vec<ToolCall>,
-    limits: Limits,
+    start: Vec<ToolCall>,
+    limits: TurnLimits,
     mut writes: Vec<Write>,
 ) -> (Turn, Decision) {
     if batch.open.is_empty() {
-        return ask(turn, limits, writes);
+        return call_model(turn, limits, writes);
     }
     turn.phase = batch.into();
     writes.push(Write::PutTurn(turn.clone()));
     let attempt = turn.attempt;
-    let begins = (!begins.is_empty()).then_some(Effect::RunTools { attempt, calls: begins });
-    (turn, Decision { writes, effects: begins.into_iter().collect() })
+    let start = (!start.is_empty()).then_some(TurnEffect::RunTools { attempt, calls: start });
+    (turn, Decision { writes, effects: start.into_iter().collect() })
 }
 
-/// Why calls have no result.
 #[derive(Clone, Copy)]
-enum Why {
+enum NoResult {
     Crash,
     Stopped,
     Stalled,
 }
 
-impl Why {
-    const fn running(self) -> &'static str {
+impl NoResult {
+    const fn while_running(self) -> &'static str {
         match self {
             Self::Crash => {
                 r#"{"error":"The gateway was interrupted while this tool ran. Its effect is UNKNOWN: it may or may not have happened, and it was not run again. Check before repeating it.","effect_disposition":"unknown"}"#
@@ -176,7 +183,7 @@ impl Why {
         }
     }
 
-    const fn unanswered(self) -> &'static str {
+    const fn awaiting_approval(self) -> &'static str {
         match self {
             Self::Crash => {
                 r#"{"error":"NOT RUN: the gateway was interrupted while the user was being asked about this call, and the question is lost. There is no consent. Ask the user before you try it again.","effect_disposition":"none"}"#
@@ -187,7 +194,7 @@ impl Why {
         }
     }
 
-    const fn waiting(self) -> &'static str {
+    const fn before_start(self) -> &'static str {
         match self {
             Self::Crash => {
                 r#"{"error":"Not started: the gateway was interrupted during an earlier call of the same answer. Ask for it again if it is still wanted.","effect_disposition":"none"}"#
@@ -202,8 +209,7 @@ impl Why {
     }
 }
 
-/// Whether a row is the result of one of these calls.
-fn names(row: &Write, calls: &[String]) -> bool {
+fn is_result_of(row: &Write, calls: &[String]) -> bool {
     matches!(row, Write::Append { message, .. } if message.tool_call_id.as_ref().is_some_and(|id| calls.contains(id)))
 }
 

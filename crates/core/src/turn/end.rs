@@ -1,4 +1,4 @@
-//! The ways a turn ends. Each is one transaction: the last row, what is owed, the end, and the inbox settled.
+//! Final transitions of a turn. Each is one transaction: last transcript row, outbox item, end of the turn, settled inbox.
 
 use alloc::borrow::ToOwned;
 use alloc::format;
@@ -6,95 +6,95 @@ use alloc::string::String;
 use alloc::vec;
 use alloc::vec::Vec;
 
-use super::step::{Decision, Effect};
+use super::step::{Decision, TurnEffect};
 use super::{Phase, Turn};
 use crate::ids::InboxId;
-use crate::journal::{Outcome, Write};
+use crate::journal::{MessageOutcome, Write};
 use crate::media;
 use crate::message::Delivery;
+use crate::notices;
 use crate::outbox::{Button, Draft, Kind};
 use crate::text::is_silence_marker;
 use crate::time::Millis;
 use crate::transcript::Message;
 
-pub(super) enum Whole {
-    Yes,
-    No,
+pub(super) enum Completeness {
+    Complete,
+    Partial,
 }
 
-/// The answer, its delivery and the end of the turn: one transaction.
 pub(super) fn end_with_answer(
     turn: Turn,
     step: u32,
     text: String,
-    whole: Whole,
-    spend: Write,
+    completeness: Completeness,
+    add_usage: Write,
     now: Millis,
 ) -> (Turn, Decision) {
-    let mut decision = Decision { writes: vec![spend], effects: vec![] };
+    let mut decision = Decision { writes: vec![add_usage], effects: vec![] };
     decision.writes.push(Write::Append {
         session: turn.session.clone(),
         message: Message::assistant(text.clone(), now),
     });
     if is_silence_marker(&text) {
-        close(&turn, step, String::new(), &mut decision);
+        close_preview(&turn, step, String::new(), &mut decision);
     } else {
-        owe(&turn, Some(step), Kind::Answer, text, &mut decision);
+        enqueue(&turn, Some(step), Kind::Answer, text, &mut decision);
     }
-    match whole {
-        Whole::Yes => decision.writes.push(Write::ClearResume { key: turn.key.clone() }),
-        Whole::No => {}
+    match completeness {
+        Completeness::Complete => decision.writes.push(Write::ClearResume { key: turn.key.clone() }),
+        Completeness::Partial => {}
     }
-    over(turn, Outcome::Answered, now, decision)
+    finish(turn, MessageOutcome::Answered, now, decision)
 }
 
-/// No answer, but the truth about it. The model never sees the notice.
-pub(super) fn end_with_notice(turn: Turn, outcome: Outcome, notice: String, now: Millis) -> (Turn, Decision) {
+/// Ends the turn with a notice that the model never sees.
+pub(super) fn end_with_notice(
+    turn: Turn,
+    outcome: MessageOutcome,
+    notice: String,
+    now: Millis,
+) -> (Turn, Decision) {
     let mut decision = Decision::default();
     decision
         .writes
         .push(Write::Append { session: turn.session.clone(), message: Message::notice(notice.clone(), now) });
-    owe(&turn, Some(turn.step), Kind::Notice, notice, &mut decision);
-    over(turn, outcome, now, decision)
+    enqueue(&turn, Some(turn.step), Kind::Notice, notice, &mut decision);
+    finish(turn, outcome, now, decision)
 }
 
 impl Turn {
-    /// Something is said beside the answer: kept for its reader, never shown to the model, and owed where nobody comes for it.
+    /// A notice beside the answer: stored in the transcript, hidden from the model, enqueued on push routes.
     pub fn notice(&self, text: String, now: Millis) -> Vec<Write> {
         let mut decision = Decision::default();
         decision.writes.push(Write::Append {
             session: self.session.clone(),
             message: Message::notice(text.clone(), now),
         });
-        owe(self, None, Kind::Notice, text, &mut decision);
+        enqueue(self, None, Kind::Notice, text, &mut decision);
         decision.writes
     }
 }
 
 pub(super) fn give_up(turn: Turn, now: Millis) -> (Turn, Decision) {
-    let notice = format!(
-        "⚠️ I could not finish this: the gateway was interrupted {} times while working on it, so I have \
-         stopped trying. Nothing else is affected.",
-        turn.crashes
-    );
+    let notice = notices::gave_up(turn.crashes);
     given_up(turn, Some(notice), now)
 }
 
-/// With a notice, its author may have it tried again, with other words if need be, or drop it.
+/// Ends the turn as a dead letter. With a notice, the author can retry or drop the message.
 pub(super) fn given_up(turn: Turn, notice: Option<String>, now: Millis) -> (Turn, Decision) {
     match notice {
         Some(notice) => {
             let id = turn.id;
-            let text = format!(
-                "{notice}\n\n/retry {id} tries it again, /retry {id} <new text> tries it with other words, /drop {id} \
-                 drops it."
-            );
+            let text = notices::retry_options(&notice, id);
             let button = |label: &str, data| Button { label: label.to_owned(), data };
-            let buttons =
-                vec![button("Try again", format!("/retry {id}")), button("Drop", format!("/drop {id}"))];
-            let (turn, mut decision) = end_with_notice(turn, Outcome::Dead, text, now);
+            let buttons = vec![
+                button(notices::RETRY_BUTTON, format!("/retry {id}")),
+                button(notices::DROP_BUTTON, format!("/drop {id}")),
+            ];
+            let (turn, mut decision) = end_with_notice(turn, MessageOutcome::Dead, text, now);
             for write in &mut decision.writes {
-                if let Write::Owe(draft) = write {
+                if let Write::Enqueue(draft) = write {
                     draft.buttons.clone_from(&buttons);
                 }
             }
@@ -102,19 +102,19 @@ pub(super) fn given_up(turn: Turn, notice: Option<String>, now: Millis) -> (Turn
         }
         None => {
             let mut decision = Decision::default();
-            close(&turn, turn.step, String::new(), &mut decision);
-            over(turn, Outcome::Dead, now, decision)
+            close_preview(&turn, turn.step, String::new(), &mut decision);
+            finish(turn, MessageOutcome::Dead, now, decision)
         }
     }
 }
 
-/// Ends at its author's wish: what was shown stays, marked as stopped.
+/// Ends the turn at the author's request: the visible part of the answer stays, marked as stopped.
 pub(super) fn interrupted(turn: Turn, shown: &str, writes: Vec<Write>, now: Millis) -> (Turn, Decision) {
-    let decision = broken_off(&turn, shown, writes, now);
-    over(turn, Outcome::Cancelled, now, decision)
+    let decision = store_visible_part(&turn, shown, writes, now);
+    finish(turn, MessageOutcome::Cancelled, now, decision)
 }
 
-/// Ends because nothing happens any more: what was shown stays, and the notice comes after it.
+/// Ends the turn after the idle timeout: the visible part of the answer stays, followed by the notice.
 pub(super) fn stalled(
     turn: Turn,
     shown: &str,
@@ -122,32 +122,31 @@ pub(super) fn stalled(
     notice: String,
     now: Millis,
 ) -> (Turn, Decision) {
-    let mut decision = broken_off(&turn, shown, writes, now);
+    let mut decision = store_visible_part(&turn, shown, writes, now);
     decision
         .writes
         .push(Write::Append { session: turn.session.clone(), message: Message::notice(notice.clone(), now) });
-    owe(&turn, None, Kind::Notice, notice, &mut decision);
-    over(turn, Outcome::Refused, now, decision)
+    enqueue(&turn, None, Kind::Notice, notice, &mut decision);
+    finish(turn, MessageOutcome::Refused, now, decision)
 }
 
-/// The transcript is closed with what the author has seen.
-fn broken_off(turn: &Turn, shown: &str, writes: Vec<Write>, now: Millis) -> Decision {
+fn store_visible_part(turn: &Turn, shown: &str, writes: Vec<Write>, now: Millis) -> Decision {
     let mut decision = Decision { writes, effects: vec![] };
-    let shown = media::broken_off(shown.trim_end());
-    let kept = if shown.is_empty() {
+    let shown = media::truncated_text(shown.trim_end());
+    let stored = if shown.is_empty() {
         "(stopped before an answer)".to_owned()
     } else {
         format!("{shown}\n\n(stopped)")
     };
-    let text = if shown.is_empty() { String::new() } else { kept.clone() };
+    let text = if shown.is_empty() { String::new() } else { stored.clone() };
     decision
         .writes
-        .push(Write::Append { session: turn.session.clone(), message: Message::assistant(kept, now) });
-    close(turn, turn.step, text, &mut decision);
+        .push(Write::Append { session: turn.session.clone(), message: Message::assistant(stored, now) });
+    close_preview(turn, turn.step, text, &mut decision);
     decision
 }
 
-fn over(mut turn: Turn, outcome: Outcome, now: Millis, mut decision: Decision) -> (Turn, Decision) {
+fn finish(mut turn: Turn, outcome: MessageOutcome, now: Millis, mut decision: Decision) -> (Turn, Decision) {
     turn.phase = Phase::Over;
     decision.writes.push(Write::PutTurn(turn.clone()));
     decision.writes.push(Write::EndTurn { turn: turn.id, outcome, at: now });
@@ -155,19 +154,19 @@ fn over(mut turn: Turn, outcome: Outcome, now: Millis, mut decision: Decision) -
     let others: Vec<_> = turn.inbox.iter().copied().filter(|id| *id != own).collect();
     decision.writes.push(Write::SettleInbox { inbox: vec![own], outcome, at: now });
     if !others.is_empty() {
-        let shared = if outcome == Outcome::Answered { Outcome::Merged } else { outcome };
-        decision.writes.push(Write::SettleInbox { inbox: others, outcome: shared, at: now });
+        let joint = if outcome == MessageOutcome::Answered { MessageOutcome::Merged } else { outcome };
+        decision.writes.push(Write::SettleInbox { inbox: others, outcome: joint, at: now });
     }
-    decision.effects.push(Effect::Finished { outcome });
+    decision.effects.push(TurnEffect::Finished { outcome });
     (turn, decision)
 }
 
-/// Owes a text to the turn's route. A reader who comes for it needs no parcel.
-pub(super) fn owe(turn: &Turn, step: Option<u32>, kind: Kind, text: String, decision: &mut Decision) {
+/// Enqueues a text on a push route. On a pull route the transcript row is the delivery.
+pub(super) fn enqueue(turn: &Turn, step: Option<u32>, kind: Kind, text: String, decision: &mut Decision) {
     match turn.route.delivery {
         Delivery::Pull => {}
         Delivery::Push => {
-            decision.writes.push(Write::Owe(Draft {
+            decision.writes.push(Write::Enqueue(Draft {
                 route: turn.route.clone(),
                 session_key: Some(turn.key.clone()),
                 turn: step.map(|step| (turn.id, step)),
@@ -175,18 +174,18 @@ pub(super) fn owe(turn: &Turn, step: Option<u32>, kind: Kind, text: String, deci
                 text,
                 buttons: vec![],
             }));
-            decision.effects.push(Effect::Deliver { lane: turn.route.lane() });
+            decision.effects.push(TurnEffect::Deliver { lane: turn.route.lane() });
         }
     }
 }
 
-/// Ends what is visible of a step. Only what was pushed can be.
-pub(super) fn close(turn: &Turn, step: u32, text: String, decision: &mut Decision) {
+/// Completes or deletes the preview of a step. Only push routes have one.
+pub(super) fn close_preview(turn: &Turn, step: u32, text: String, decision: &mut Decision) {
     match turn.route.delivery {
         Delivery::Pull => {}
         Delivery::Push => {
             decision.writes.push(Write::ClosePreview { turn: turn.id, step, text });
-            decision.effects.push(Effect::Deliver { lane: turn.route.lane() });
+            decision.effects.push(TurnEffect::Deliver { lane: turn.route.lane() });
         }
     }
 }

@@ -1,6 +1,6 @@
-//! Noticing that a turn goes round in circles. What it says goes to the model with the result.
+//! The loop guard: warns a model that repeats itself, then ends its access to tools.
 //!
-//! The guard is part of the stored turn: a crash does not make it forget how often something has failed.
+//! Stored with the turn, so that a crash does not reset the counts.
 
 use alloc::format;
 use alloc::string::String;
@@ -10,142 +10,136 @@ use serde::{Deserialize, Serialize};
 
 use crate::transcript::ToolCall;
 
-/// Calls, and tools, that are remembered. The oldest make room.
+/// Maximum entries of each list; the oldest are dropped.
 const REMEMBERED: usize = 64;
 
-/// What a result says about getting on.
+/// The progress that a tool result indicates.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Progress {
+pub enum CallProgress {
     Failed,
-    /// It worked, and cannot have changed anything.
+    /// Succeeded without side effects.
     Read,
-    /// It worked, and what was read before may be different now.
+    /// Succeeded and may have changed earlier results.
     Changed,
-    /// It says nothing: the call was not run.
     None,
 }
 
-/// How often something may happen in a row.
+/// Consecutive repetitions that trigger the guard.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Circles {
-    /// The same call fails.
+pub struct LoopThresholds {
     pub same_failure: u32,
-    /// One tool fails, whatever it is called with.
+    /// A tool fails, with any arguments.
     pub tool_failure: u32,
-    /// The same call gives the same result.
     pub same_result: u32,
 }
 
-/// From where on the model is told, and from where on it gets no more tools. `None`: never.
+/// Thresholds for the warning and for the end of tool use. `None`: never.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Patience {
-    pub warn: Option<Circles>,
-    pub stop: Option<Circles>,
+pub struct LoopLimits {
+    pub warn: Option<LoopThresholds>,
+    pub stop: Option<LoopThresholds>,
 }
 
-impl Patience {
-    pub const WARN: Circles = Circles { same_failure: 2, tool_failure: 3, same_result: 2 };
-    pub const STOP: Circles = Circles { same_failure: 5, tool_failure: 8, same_result: 5 };
+impl LoopLimits {
+    pub const WARN: LoopThresholds = LoopThresholds { same_failure: 2, tool_failure: 3, same_result: 2 };
+    pub const STOP: LoopThresholds = LoopThresholds { same_failure: 5, tool_failure: 8, same_result: 5 };
 }
 
-impl Default for Patience {
+impl Default for LoopLimits {
     fn default() -> Self {
         Self { warn: Some(Self::WARN), stop: None }
     }
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
-pub struct Guard {
-    /// Failures in a row of one call.
+pub struct LoopGuard {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     calls: Vec<(u64, u32)>,
-    /// Failures in a row of one tool.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     tools: Vec<(u64, u32)>,
-    /// What a call that changes nothing gave last, and how often in a row.
+    /// Last result of each read-only call and its consecutive repetitions.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     results: Vec<(u64, (u64, u32))>,
-    /// It was enough.
     #[serde(default, skip_serializing_if = "core::ops::Not::not")]
     stopped: bool,
 }
 
-impl Guard {
-    /// No more tools in this turn.
+impl LoopGuard {
     pub const fn has_stopped(&self) -> bool {
         self.stopped
     }
 
-    /// Takes note of a result. `Some`: what the model is told beside it.
+    /// Records a result and returns a warning for the model.
     pub(super) fn observe(
         &mut self,
-        patience: Patience,
+        limits: LoopLimits,
         call: &ToolCall,
         content: &str,
-        progress: Progress,
+        progress: CallProgress,
     ) -> Option<String> {
-        let asked = digest(&[&call.name, &call.arguments]);
-        let tool = digest(&[&call.name]);
+        let call_digest = digest(&[&call.name, &call.arguments]);
+        let tool_digest = digest(&[&call.name]);
         let (reached, warning) = match progress {
-            Progress::None => return None,
-            Progress::Failed => {
-                let same = up(&mut self.calls, asked);
-                let failed = up(&mut self.tools, tool);
-                let text = |limits: Circles| (same >= limits.same_failure, failed >= limits.tool_failure);
-                let warning = match patience.warn.map(text) {
+            CallProgress::None => return None,
+            CallProgress::Failed => {
+                let same = increment(&mut self.calls, call_digest);
+                let failed = increment(&mut self.tools, tool_digest);
+                let text = |at: LoopThresholds| (same >= at.same_failure, failed >= at.tool_failure);
+                let warning = match limits.warn.map(text) {
                     Some((true, _)) => format!(
                         "this call has failed {same} times with the same arguments. Do not repeat it unchanged: \
-                         use other arguments or another way, or tell the user what is in the way."
+                         use other arguments or another way, or tell the user about the obstacle."
                     ),
                     Some((false, true)) => format!(
-                        "{} has failed {failed} times in a row. Find out why before you go on, or take another way.",
+                        "{} has failed {failed} times in a row. Find out why before you continue, or try another way.",
                         call.name
                     ),
                     Some((false, false)) | None => String::new(),
                 };
-                (patience.stop.map(text).is_some_and(|(same, failed)| same || failed), warning)
+                (limits.stop.map(text).is_some_and(|(same, failed)| same || failed), warning)
             }
-            Progress::Changed => {
-                self.worked(asked, tool);
+            CallProgress::Changed => {
+                self.reset_failures(call_digest, tool_digest);
                 self.results.clear();
                 return None;
             }
-            Progress::Read => {
-                self.worked(asked, tool);
-                let times = self.again(asked, digest(&[content]));
-                let often = |limits: Circles| times >= limits.same_result;
-                let warning = match patience.warn.is_some_and(often) {
-                    true => format!(
+            CallProgress::Read => {
+                self.reset_failures(call_digest, tool_digest);
+                let times = self.count_result(call_digest, digest(&[content]));
+                let repeats = |at: LoopThresholds| times >= at.same_result;
+                let warning = if limits.warn.is_some_and(repeats) {
+                    format!(
                         "this call has given the same result {times} times. Use what you have, or ask for something else."
-                    ),
-                    false => String::new(),
+                    )
+                } else {
+                    String::new()
                 };
-                (patience.stop.is_some_and(often), warning)
+                (limits.stop.is_some_and(repeats), warning)
             }
         };
         self.stopped |= reached;
         (!warning.is_empty()).then(|| format!("[Tool loop warning: {warning}]"))
     }
 
-    fn worked(&mut self, asked: u64, tool: u64) {
-        self.calls.retain(|(known, _)| *known != asked);
+    fn reset_failures(&mut self, call_digest: u64, tool: u64) {
+        self.calls.retain(|(known, _)| *known != call_digest);
         self.tools.retain(|(known, _)| *known != tool);
     }
 
-    /// How often in a row this call gave this result.
-    fn again(&mut self, asked: u64, result: u64) -> u32 {
-        let before = self.results.iter().position(|(known, _)| *known == asked);
+    /// Consecutive times that this call gave this result.
+    fn count_result(&mut self, call_digest: u64, result: u64) -> u32 {
+        let before = self.results.iter().position(|(known, _)| *known == call_digest);
         let (last, times) = before.map_or((result, 0), |at| self.results.remove(at).1);
         let times = if last == result { times.saturating_add(1) } else { 1 };
-        remember(&mut self.results, (asked, (result, times)));
+        remember(&mut self.results, (call_digest, (result, times)));
         times
     }
 }
 
-fn up(counts: &mut Vec<(u64, u32)>, what: u64) -> u32 {
-    let before = counts.iter().position(|(known, _)| *known == what);
+fn increment(counts: &mut Vec<(u64, u32)>, key: u64) -> u32 {
+    let before = counts.iter().position(|(known, _)| *known == key);
     let count = before.map_or(0, |at| counts.remove(at).1).saturating_add(1);
-    remember(counts, (what, count));
+    remember(counts, (key, count));
     count
 }
 
@@ -156,7 +150,7 @@ fn remember<T>(list: &mut Vec<T>, new: T) {
     list.push(new);
 }
 
-/// FNV-1a: a chance hit costs a needless hint, nothing more.
+/// FNV-1a. A collision costs one needless warning.
 fn digest(parts: &[&str]) -> u64 {
     let bytes = parts.iter().flat_map(|part| part.bytes().chain([0]));
     bytes.fold(0xcbf2_9ce4_8422_2325, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3))
@@ -164,27 +158,27 @@ fn digest(parts: &[&str]) -> u64 {
 
 #[cfg(test)]
 mod tests {
-    use Progress::{Changed, Failed, Read};
+    use CallProgress::{Changed, Failed, Read};
 
     use super::*;
 
-    /// After each of these calls (tool, arguments, result): whether the model was told, and whether it was enough.
+    /// For each call (tool, arguments, result): whether a warning is given; `stopped`: whether the guard stops at the end.
     #[track_caller]
-    fn check(patience: Patience, calls: &[(&str, &str, &str, Progress)], told: &[bool], enough: bool) {
-        let mut guard = Guard::default();
+    fn check(limits: LoopLimits, calls: &[(&str, &str, &str, CallProgress)], warned: &[bool], stopped: bool) {
+        let mut guard = LoopGuard::default();
         let mut seen = Vec::new();
         for (name, arguments, content, progress) in calls {
             let call = ToolCall { id: "c".into(), name: (*name).into(), arguments: (*arguments).into() };
-            let warning = guard.observe(patience, &call, content, *progress);
+            let warning = guard.observe(limits, &call, content, *progress);
             assert!(warning.iter().all(|text| text.starts_with("[Tool loop warning: ")));
             seen.push(warning.is_some());
         }
-        assert_eq!((seen.as_slice(), guard.has_stopped()), (told, enough));
+        assert_eq!((seen.as_slice(), guard.has_stopped()), (warned, stopped));
     }
 
     #[test]
-    fn the_second_identical_failure_and_the_third_of_one_tool_are_pointed_out() {
-        let warn = Patience::default();
+    fn warns_at_second_same_call_or_third_same_tool_failure() {
+        let warn = LoopLimits::default();
         let same = [
             ("a", "{}", "e", Failed),
             ("a", "{}", "f", Failed),
@@ -202,8 +196,8 @@ mod tests {
     }
 
     #[test]
-    fn reading_the_same_twice_is_pointed_out_unless_something_may_have_changed() {
-        let warn = Patience::default();
+    fn warns_about_repeated_reads_without_a_change() {
+        let warn = LoopLimits::default();
         let read = ("r", "{}", "x", Read);
         check(
             warn,
@@ -212,15 +206,15 @@ mod tests {
             false,
         );
         check(warn, &[read, ("w", "{}", "ok", Changed), read], &[false; 3], false);
-        check(warn, &[("d", "{}", "same as x", Progress::None); 4], &[false; 4], false);
+        check(warn, &[("d", "{}", "same as x", CallProgress::None); 4], &[false; 4], false);
     }
 
     #[test]
-    fn it_is_enough_only_where_somebody_said_so() {
-        let stop = Patience { warn: None, stop: Some(Patience::STOP) };
+    fn stops_only_if_configured() {
+        let stop = LoopLimits { warn: None, stop: Some(LoopLimits::STOP) };
         let fails = |count| alloc::vec![("a", "{}", "e", Failed); count];
         check(
-            Patience::default(),
+            LoopLimits::default(),
             &fails(9),
             &[false, true, true, true, true, true, true, true, true],
             false,
@@ -236,12 +230,12 @@ mod tests {
     }
 
     #[test]
-    fn what_it_remembers_is_bounded() {
-        let mut guard = Guard::default();
+    fn bounds_its_lists() {
+        let mut guard = LoopGuard::default();
         for number in 0..1_000 {
             let call = ToolCall { id: "c".into(), name: format!("t{number}"), arguments: "{}".into() };
-            guard.observe(Patience::default(), &call, "x", Read);
-            guard.observe(Patience::default(), &call, "x", Failed);
+            guard.observe(LoopLimits::default(), &call, "x", Read);
+            guard.observe(LoopLimits::default(), &call, "x", Failed);
         }
         assert_eq!((guard.calls.len(), guard.tools.len(), guard.results.len()), (64, 64, 64));
     }

@@ -1,23 +1,20 @@
-//! One turn: from the first claimed message to its one visible outcome.
+//! The turn state machine: from the first claimed message to its one visible outcome.
 //!
-//! Owns nothing but its own fields. `step` takes the turn by value and gives back the turn as it must be
-//! stored, together with the writes of one transaction and the effects to start after the commit. An
-//! effect carries the attempt it belongs to; an answer to an older attempt is ignored.
+//! `step` takes the turn by value and returns the turn to store, the writes of one transaction and the effects to start
+//! after the commit. An effect carries the number of its attempt; results of older attempts are ignored.
 //!
-//! What a crash leaves: the last stored state. `recover` turns it into the effects it was waiting for:
-//! a model call is asked again (under a new attempt), a tool whose outcome we lost is reported to the
-//! model as unknown and never repeated, what was to run after it is not started, and a turn that took the
-//! process down too often is given up with a notice.
-
+//! After a crash, the last stored state is resumed: a model call is repeated under a new attempt; a tool call with an
+//! unknown outcome is reported to the model, and only a read-only one is repeated; later calls are not started; a turn that was executing
+//! in too many crashes is given up with a notice.
 mod acting;
 mod end;
 mod guard;
 mod notes;
 mod step;
 
-pub use guard::{Circles, Guard, Patience, Progress};
-pub use notes::{Moment, resume_note};
-pub use step::{Answer, Closing, Decision, Effect, Event, Limits, ToolEnd, step};
+pub use guard::{CallProgress, LoopGuard, LoopLimits, LoopThresholds};
+pub use notes::{TurnStart, resume_note};
+pub use step::{Cutoff, Decision, Event, ModelAnswer, ToolReport, TurnEffect, TurnLimits, step};
 
 use alloc::string::String;
 use alloc::vec::Vec;
@@ -34,29 +31,26 @@ pub struct Turn {
     pub id: TurnId,
     pub key: SessionKey,
     pub session: SessionId,
-    /// Fixed at the start: the answer goes here and nowhere else.
+    /// Where the answer goes. Fixed at the start.
     pub route: Route,
-    /// The accepted messages this turn answers, the first one being its namesake.
+    /// The accepted messages of this turn. The first one has the number of the turn.
     pub inbox: Vec<InboxId>,
     pub phase: Phase,
-    /// Number of the question now asked of the outside.
+    /// Number of the current attempt, a model call or a group of tool calls.
     pub attempt: u32,
-    /// How many times the model has answered so far.
+    /// Number of completed model calls.
     pub step: u32,
-    /// How many times room was made for it in the transcript.
-    #[serde(default)]
-    pub relieved: u32,
-    /// How many times the process died under this turn.
+    #[serde(rename = "relieved", default)]
+    pub compactions: u32,
+    /// Number of crashes that count against this turn.
     pub crashes: u32,
-    /// Answers in a row that asked only for tools that do not exist.
+    /// Consecutive model answers that requested only unknown tools.
+    #[serde(rename = "astray", default)]
+    pub unknown_tool_answers: u32,
     #[serde(default)]
-    pub astray: u32,
-    #[serde(default)]
-    pub guard: Guard,
-    /// What its model calls have cost so far.
+    pub guard: LoopGuard,
     #[serde(default)]
     pub usage: Usage,
-    /// Its answer is not all there.
     #[serde(default)]
     pub partial: bool,
     pub started_at: Millis,
@@ -65,23 +59,21 @@ pub struct Turn {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Phase {
-    /// A model call is under way.
     Thinking,
-    /// The assistant row that asks for these calls is stored; those in `open` have no result yet. They run in groups,
-    /// one after the other; of a later group nothing has been started.
+    /// The assistant row with these calls is stored. The calls in `open` have no result yet. The calls run in groups, one
+    /// after the other; no call of a later group has started.
     Acting {
         calls: Vec<ToolCall>,
         open: Vec<String>,
-        /// The sizes of the groups. Empty: all at once.
+        /// Sizes of the groups. Empty: one group.
         #[serde(default)]
         groups: Vec<u32>,
     },
-    /// Nothing more happens.
     Over,
 }
 
 impl Turn {
-    /// A turn about to ask the model for the first time.
+    /// A turn before its first model call.
     pub fn new(
         key: SessionKey,
         session: SessionId,
@@ -100,10 +92,10 @@ impl Turn {
             phase,
             attempt: 0,
             step: 0,
-            relieved: 0,
+            compactions: 0,
             crashes: 0,
-            astray: 0,
-            guard: Guard::default(),
+            unknown_tool_answers: 0,
+            guard: LoopGuard::default(),
             usage: Usage::default(),
             partial: false,
             started_at: now,

@@ -1,56 +1,53 @@
-//! What the model is told about an interruption, in front of the text of the turn that continues.
+//! Notes to the model about an interruption, placed before the text of the continued turn.
 //!
-//! At most one note per turn, never stored: the transcript keeps the user's words only. Each note says
-//! what is certain, because a model that doubts its history repeats its tools.
+//! A turn gets at most one note, which is never stored. The note states what is certain, because a model that doubts its
+//! history repeats its tool calls.
 
 use alloc::format;
 use alloc::string::String;
 
-use crate::session::{Interruption, Reader, ResumeReason};
+use crate::session::{Interruption, ReaderKind, ResumeReason};
 use crate::transcript::Role;
 
-/// What the turn is about to ask the model.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Moment {
-    /// Somebody has written.
-    Message,
-    /// Nobody has: the gateway takes the session up by itself.
-    Silence,
-    /// The same question again: its turn was interrupted.
+pub enum TurnStart {
+    NewMessage,
+    /// The gateway resumes the session without a new message.
+    Unprompted,
+    /// The interrupted message is continued.
     Continued,
 }
 
-/// What stands before the text of this turn, if anything. A marked session always gets words: even a stale mark
-/// has a note when nobody has written.
-pub fn resume_note(what: &Interruption<'_>, reader: Reader, moment: Moment) -> Option<String> {
-    let fresh = what.transcript_fresh || what.mark_fresh;
-    if what.pending && (fresh || moment == Moment::Silence) {
-        return Some(interrupted(what.reason, reader, moment));
+/// The note for this turn, if any. An unprompted turn of a marked session always gets one, even with a stale mark.
+pub fn resume_note(interruption: &Interruption<'_>, reader: ReaderKind, start: TurnStart) -> Option<String> {
+    let fresh = interruption.transcript_fresh || interruption.mark_fresh;
+    if interruption.pending && (fresh || start == TurnStart::Unprompted) {
+        return Some(interrupted(interruption.reason, reader, start));
     }
-    if what.tail == Some(Role::Tool) && what.transcript_fresh {
-        return Some(unfinished(moment));
+    if interruption.tail == Some(Role::Tool) && interruption.transcript_fresh {
+        return Some(unfinished(start));
     }
     None
 }
 
-fn interrupted(reason: Option<&ResumeReason>, reader: Reader, moment: Moment) -> String {
+fn interrupted(reason: Option<&ResumeReason>, reader: ReaderKind, start: TurnStart) -> String {
     let cause = match reason {
         Some(ResumeReason::RestartTimeout) | None => "a gateway restart",
         Some(ResumeReason::ShutdownTimeout) => "a gateway shutdown",
         Some(ResumeReason::RestartInterrupted | ResumeReason::Other(_)) => "a gateway interruption",
     };
-    let next = match (moment, reader) {
-        (Moment::Message, Reader::Interactive | Reader::Machine) => {
+    let next = match (start, reader) {
+        (TurnStart::NewMessage, ReaderKind::Interactive | ReaderKind::Machine) => {
             "Answer the new message below first; go on with earlier work only as far as it asks for that."
         }
-        (Moment::Silence, Reader::Interactive) => {
-            "Nobody has written since. Tell the user in a sentence or two that the session is restored and where \
+        (TurnStart::Unprompted, ReaderKind::Interactive) => {
+            "No message has arrived since. Tell the user in a sentence or two that the session is restored and where \
              the work stands, and ask what to do next."
         }
-        (Moment::Silence, Reader::Machine) => {
-            "Nobody is there to answer questions: continue the task from where it stopped, without an acknowledgement."
+        (TurnStart::Unprompted, ReaderKind::Machine) => {
+            "No user is present to answer questions: continue the task from where it stopped, without an acknowledgement."
         }
-        (Moment::Continued, Reader::Interactive | Reader::Machine) => {
+        (TurnStart::Continued, ReaderKind::Interactive | ReaderKind::Machine) => {
             "The message below is the one you were working on: finish it from where it stands."
         }
     };
@@ -60,10 +57,10 @@ fn interrupted(reason: Option<&ResumeReason>, reader: Reader, moment: Moment) ->
     )
 }
 
-fn unfinished(moment: Moment) -> String {
-    let next = match moment {
-        Moment::Silence | Moment::Continued => "Finish that answer now.",
-        Moment::Message => "Use it where the message below needs it.",
+fn unfinished(start: TurnStart) -> String {
+    let next = match start {
+        TurnStart::Unprompted | TurnStart::Continued => "Finish that answer now.",
+        TurnStart::NewMessage => "Use it where the message below needs it.",
     };
     format!(
         "[System note: your previous turn stopped after a tool result and before an answer. That result is in the \
@@ -83,8 +80,8 @@ mod tests {
     }
 
     #[track_caller]
-    fn told(what: &Interruption<'_>, moment: Moment, phrases: &[&str]) -> String {
-        let input = resume_note(what, Reader::Interactive, moment).expect("a note");
+    fn note_with(what: &Interruption<'_>, start: TurnStart, phrases: &[&str]) -> String {
+        let input = resume_note(what, ReaderKind::Interactive, start).expect("a note");
         for phrase in phrases {
             assert!(input.contains(phrase), "{phrase:?} is missing in {input}");
         }
@@ -95,7 +92,7 @@ mod tests {
     }
 
     #[test]
-    fn an_interrupted_turn_is_named_by_its_cause() {
+    fn names_the_cause_of_the_interruption() {
         let odd = ResumeReason::Other("odd".into());
         for (reason, cause) in [
             (None, "a gateway restart"),
@@ -104,59 +101,64 @@ mod tests {
             (Some(&ResumeReason::RestartInterrupted), "a gateway interruption"),
             (Some(&odd), "a gateway interruption"),
         ] {
-            told(&pending(reason), Moment::Message, &[cause, "intact", "new message"]);
-            told(&pending(reason), Moment::Continued, &[cause, "intact", "the one you were working on"]);
+            note_with(&pending(reason), TurnStart::NewMessage, &[cause, "intact", "new message"]);
+            note_with(
+                &pending(reason),
+                TurnStart::Continued,
+                &[cause, "intact", "the one you were working on"],
+            );
         }
     }
 
     #[test]
-    fn a_marked_session_gets_one_note_whatever_its_last_row_is() {
+    fn gives_a_marked_session_one_note() {
         for tail in [Role::Assistant, Role::Tool, Role::User] {
             let what = Interruption { tail: Some(tail), ..pending(Some(&ResumeReason::RestartTimeout)) };
-            let input = told(&what, Moment::Message, &["gateway restart"]);
+            let input = note_with(&what, TurnStart::NewMessage, &["gateway restart"]);
             assert!(!input.contains("tool result"), "{tail:?}");
         }
     }
 
     #[test]
-    fn either_a_fresh_mark_or_a_fresh_transcript_is_enough() {
+    fn requires_a_fresh_mark_or_a_fresh_transcript() {
         for (mark_fresh, transcript_fresh, want) in
             [(true, false, true), (false, true, true), (true, true, true), (false, false, false)]
         {
             let what = Interruption { mark_fresh, transcript_fresh, ..pending(None) };
-            assert_eq!(resume_note(&what, Reader::Interactive, Moment::Message).is_some(), want);
+            assert_eq!(resume_note(&what, ReaderKind::Interactive, TurnStart::NewMessage).is_some(), want);
         }
     }
 
     #[test]
-    fn an_unanswered_tool_result_is_pointed_out_while_fresh() {
+    fn mentions_a_fresh_unanswered_tool_result() {
         let tail = Interruption { tail: Some(Role::Tool), ..QUIET };
-        told(&tail, Moment::Message, &["tool result"]);
+        note_with(&tail, TurnStart::NewMessage, &["tool result"]);
         let stale = Interruption { transcript_fresh: false, ..tail };
-        assert_eq!(resume_note(&stale, Reader::Interactive, Moment::Message), None);
+        assert_eq!(resume_note(&stale, ReaderKind::Interactive, TurnStart::NewMessage), None);
     }
 
     #[test]
-    fn with_nothing_to_resume_the_text_is_unchanged() {
+    fn adds_no_note_without_an_interruption() {
         for tail in [None, Some(Role::Assistant), Some(Role::User), Some(Role::Notice)] {
             let what = Interruption { tail, ..QUIET };
-            assert_eq!(resume_note(&what, Reader::Interactive, Moment::Message), None, "{tail:?}");
+            assert_eq!(resume_note(&what, ReaderKind::Interactive, TurnStart::NewMessage), None, "{tail:?}");
         }
     }
 
     #[test]
-    fn a_resume_without_a_message_asks_a_person_and_lets_a_program_continue() {
-        let asked = told(&pending(None), Moment::Silence, &["restored", "what to do next"]);
+    fn unprompted_resume_asks_a_person_but_not_a_program() {
+        let asked = note_with(&pending(None), TurnStart::Unprompted, &["restored", "what to do next"]);
         assert!(!asked.contains("new message"));
-        let machine = resume_note(&pending(None), Reader::Machine, Moment::Silence).expect("a note");
+        let machine =
+            resume_note(&pending(None), ReaderKind::Machine, TurnStart::Unprompted).expect("a note");
         assert!(machine.contains("continue the task") && machine.contains("without an acknowledgement"));
         assert!(!machine.contains("new message"));
     }
 
     #[test]
-    fn a_marked_session_never_gets_an_empty_turn() {
+    fn gives_an_unprompted_marked_session_a_note() {
         let stale = Interruption { mark_fresh: false, transcript_fresh: false, ..pending(None) };
-        told(&stale, Moment::Silence, &["gateway restart"]);
-        assert_eq!(resume_note(&stale, Reader::Interactive, Moment::Message), None);
+        note_with(&stale, TurnStart::Unprompted, &["gateway restart"]);
+        assert_eq!(resume_note(&stale, ReaderKind::Interactive, TurnStart::NewMessage), None);
     }
 }

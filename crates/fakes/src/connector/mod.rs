@@ -1,186 +1,143 @@
-//! A fake connector: the server's end of the relay's contract 1, one gateway, and what people see of its chats.
+//! A fake connector: the server's end of contract 1 of the relay, for one gateway, and the users' view of its chats.
 //!
-//! Events that are pushed wait in a queue until they are acknowledged, and go to every new connection in order; those
-//! that are passed go to the open one and are forgotten. Whatever the gateway says is on record. State survives `down`
-//! and `up`.
+//! Pushed events wait in a queue until they are acknowledged, and go to every new connection in order; live events go
+//! to the open connections only. The state survives `down` and `up`.
 
 mod http;
 mod socket;
-mod world;
+mod state;
 
-use std::io;
+use std::convert::Infallible;
 use std::sync::Arc;
 use std::time::Duration;
 
 use axum::Router;
 use axum::routing::{get, post};
 use serde_json::{Value, json};
-use tokio::sync::Notify;
 
-pub use world::{Message, Posted, Reply, World};
+pub use state::{ConnectorMessage, OutboundFault, PostedRequest, State};
 
-use crate::rules::Saying;
-use crate::server::Server;
-use crate::watched::Watched;
-use world::Wish;
+use crate::faults::rules::TextPredicate;
+use crate::server::fake::{Fake, FakeService};
+use state::SocketCommand;
 
-/// The handle. Dropping it stops the service and resets its connections.
-#[derive(Debug)]
-pub struct Connector {
-    shared: Arc<Shared>,
-    server: Server,
-}
+/// A fake connector. Its `url()` has no path: the gateway adds that of the socket.
+pub type Connector = Fake<RelayServer>;
+
+type Shared = crate::server::fake::Shared<RelayServer>;
 
 #[derive(Debug)]
-struct Shared {
-    world: Watched<World>,
-    bell: Notify,
-}
+pub struct RelayServer;
 
-impl Shared {
-    fn ring<T>(&self, act: impl FnOnce(&mut World) -> T) -> T {
-        let done = self.world.change(act);
-        self.bell.notify_waiters();
-        done
+impl FakeService for RelayServer {
+    type State = State;
+    type Fault = Infallible;
+    type ChatId = Infallible;
+    type Change = Infallible;
+
+    fn router(shared: Arc<Shared>) -> Router {
+        Router::new()
+            .route("/relay", get(socket::upgrade))
+            .route("/relay/{endpoint}", post(http::post))
+            .route("/relay/media/{id}", get(http::media))
+            .with_state(shared)
     }
 }
 
 impl Connector {
-    pub fn start() -> io::Result<Self> {
-        let shared = Arc::new(Shared { world: Watched::new(World::default()), bell: Notify::new() });
-        let router = Router::new()
-            .route("/relay", get(socket::upgrade))
-            .route("/relay/{what}", post(http::post))
-            .route("/relay/media/{id}", get(http::media))
-            .with_state(shared.clone());
-        Ok(Self { server: Server::start(0, router)?, shared })
-    }
-
-    /// Without a path: the gateway knows where the socket is.
-    #[must_use]
-    pub fn url(&self) -> String {
-        format!("http://{}", self.server.addr())
-    }
-
-    /// Gives how many connections there were.
-    pub fn down(&self) -> usize {
-        self.server.down()
-    }
-
-    pub fn up(&self) -> io::Result<()> {
-        self.server.up()
-    }
-
-    /// Says and answers nothing on the connections there are, without closing them.
+    /// Stops reading from and writing to the open connections, without closing them.
     pub fn silence(&self) {
-        self.shared.ring(|world| world.wish(&Wish::Silence));
+        self.shared.update(|state| state.command_all(&SocketCommand::Silence));
     }
 
-    /// An event that is kept until it is acknowledged. Gives its number.
+    /// Queues an event until it is acknowledged. Returns its buffer id.
     pub fn push(&self, event: Value) -> String {
-        self.shared.ring(|world| world.push("inbound", "event", event))
+        self.shared.update(|state| state.push("inbound", "event", event))
     }
 
-    /// The same for a request of a platform.
+    /// Queues a forwarded platform request until it is acknowledged. Returns its buffer id.
     pub fn push_forward(&self, forward: Value) -> String {
-        self.shared.ring(|world| world.push("passthrough_forward", "forward", forward))
+        self.shared.update(|state| state.push("passthrough_forward", "forward", forward))
     }
 
-    /// An event without a number: whoever is not there misses it.
-    pub fn pass(&self, event: Value) {
-        self.say(&format!("{}\n", json!({"type": "inbound", "event": event})));
+    /// Sends an event without a buffer id to the open connections.
+    pub fn push_live(&self, event: Value) {
+        self.send(&format!("{}\n", json!({"type": "inbound", "event": event})));
     }
 
-    /// As it is, in one message of the socket.
-    pub fn say(&self, text: &str) {
-        self.shared.ring(|world| world.wish(&Wish::Text(text.to_owned())));
+    /// Sends one WebSocket message.
+    pub fn send(&self, text: &str) {
+        self.shared.update(|state| state.command_all(&SocketCommand::Text(text.to_owned())));
     }
 
-    pub fn say_bytes(&self, bytes: &[u8]) {
-        self.shared.ring(|world| world.wish(&Wish::Bytes(bytes.to_owned())));
+    pub fn send_bytes(&self, bytes: &[u8]) {
+        self.shared.update(|state| state.command_all(&SocketCommand::Bytes(bytes.to_owned())));
     }
 
-    /// Closes the connections there are.
     pub fn close(&self, code: u16, reason: &str) {
-        self.shared.ring(|world| world.wish(&Wish::Close(code, reason.to_owned())));
+        self.shared.update(|state| state.command_all(&SocketCommand::Close(code, reason.to_owned())));
     }
 
-    /// The next `times` connections are closed like this before anything is said.
+    /// Closes the next `times` connections before their hello.
     pub fn refuse(&self, times: usize, code: u16, reason: &str) {
-        let refusal = (code, reason.to_owned());
-        self.shared.world.change(|world| world.refusals.extend(std::iter::repeat_n(refusal, times)));
+        let close = (code, reason.to_owned());
+        self.shared.state.change(|state| state.close_frames.extend(std::iter::repeat_n(close, times)));
     }
 
-    /// The next `times` connections are closed right behind their first descriptor.
-    pub fn drop_behind_descriptor(&self, times: usize) {
-        self.shared.world.change(|world| world.short_lives = times);
+    /// Closes the next `times` connections right after their first descriptor.
+    pub fn close_after_descriptor(&self, times: usize) {
+        self.shared.state.change(|state| state.closes_after_descriptor = times);
     }
 
-    /// The next `times` hellos get no descriptor.
-    pub fn mute(&self, times: usize) {
-        self.shared.world.change(|world| world.mute = times);
+    /// Does not respond to the next `times` hellos.
+    pub fn ignore_hellos(&self, times: usize) {
+        self.shared.state.change(|state| state.ignored_hellos = times);
     }
 
-    /// What a follow-up of this conversation may name leads to this chat.
-    pub fn hold(&self, session: &str, kind: &str, chat: &str) {
+    /// Lets follow-ups of this session and kind reach a chat.
+    pub fn permit_follow_up(&self, session: &str, kind: &str, chat: &str) {
         let name = (session.to_owned(), kind.to_owned());
-        self.shared.world.change(|world| world.held.insert(name, chat.to_owned()));
+        self.shared.state.change(|state| state.permissions.insert(name, chat.to_owned()));
     }
 
-    /// How `going_idle` is answered: after this wait, or never.
+    /// Sets the delay before `going_idle` is acknowledged; `None`: never.
     pub fn grant_idle(&self, after: Option<Duration>) {
-        self.shared.world.change(|world| world.grants = after);
+        self.shared.state.change(|state| state.idle_after = after);
     }
 
-    /// What the next hello of this platform is answered with.
+    /// Changes the descriptor of a platform, from the next hello on.
     pub fn describe(&self, platform: &str, change: impl FnOnce(&mut Value)) {
-        self.shared.world.change(|world| change(world.descriptor(platform)));
+        self.shared.state.change(|state| change(state.descriptor(platform)));
     }
 
-    /// The next message that is sent meets this.
-    pub fn trouble(&self, reply: Reply) {
-        self.trouble_saying(|_| true, reply);
+    /// Injects a fault into the next outbound message.
+    pub fn fail_next(&self, fault: OutboundFault) {
+        self.fail_next_matching(|_| true, fault);
     }
 
-    /// The next message that is sent or changed and whose text is like this meets this.
-    pub fn trouble_saying(&self, saying: Saying, reply: Reply) {
-        self.shared.world.change(|world| world.replies.push_back((saying, reply)));
+    /// Injects a fault into the next outbound message whose text matches.
+    pub fn fail_next_matching(&self, text: TextPredicate, fault: OutboundFault) {
+        self.shared.state.change(|state| state.faults.push_back((text, fault)));
     }
 
-    /// How many of them have met a message so far.
+    /// The number of messages that met a fault so far.
     #[must_use]
-    pub fn troubled(&self) -> u64 {
-        self.read(|world| world.troubled)
+    pub fn faults_applied(&self) -> u64 {
+        self.read(|state| state.faults_applied)
     }
 
-    /// Resets every connection. Gives how many there were.
-    pub fn cut(&self) -> usize {
-        self.server.reset_connections()
+    /// Sets the response to the next request to this endpoint (`provision`, `policy`, …).
+    pub fn respond_next(&self, endpoint: &str, status: u16, body: Value) {
+        let response = (endpoint.to_owned(), status, body);
+        self.shared.state.change(|state| state.responses.push_back(response));
     }
 
-    /// How the next request to this endpoint (`provision`, `policy`, …) is answered.
-    pub fn answer(&self, endpoint: &str, status: u16, body: Value) {
-        let answer = (endpoint.to_owned(), status, body);
-        self.shared.world.change(|world| world.answers.push_back(answer));
-    }
-
-    pub fn read<T>(&self, look: impl FnOnce(&World) -> T) -> T {
-        self.shared.world.read(look)
-    }
-
-    /// Looks now and after every change, until `look` finds something or time is up.
-    pub fn wait_until<T>(&self, within: Duration, look: impl FnMut(&World) -> Option<T>) -> Option<T> {
-        self.shared.world.wait_until(within, look)
-    }
-
-    /// What people see in a chat.
     #[must_use]
-    pub fn visible(&self, chat: &str) -> Vec<Message> {
-        self.read(|world| world.chats.get(chat).cloned().unwrap_or_default())
+    pub fn visible(&self, chat: &str) -> Vec<ConnectorMessage> {
+        self.read(|state| state.chats.get(chat).cloned().unwrap_or_default())
     }
 }
 
-/// An event as somebody would cause it.
 #[must_use]
 pub fn event(platform: &str, chat: &str, kind: &str, text: &str, message: Option<&str>) -> Value {
     let mut event = json!({

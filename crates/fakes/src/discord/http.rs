@@ -1,158 +1,165 @@
-//! The road of one request: arrive, be held, be applied, be held again, be answered.
+//! HTTP: one request through the pipeline, from arrival to its response.
 
 use std::collections::HashMap;
 use std::sync::Arc;
 
 use axum::body::to_bytes;
 use axum::extract::ws::WebSocketUpgrade;
-use axum::extract::{ConnectInfo, FromRequestParts, Request, State};
+use axum::extract::{self, ConnectInfo, FromRequestParts, Request};
 use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use serde_json::Value;
 
-use super::refusal::Refusal;
+use super::error::ServiceError;
 use super::routes;
-use super::world::{Outcome, World};
-use super::{Shared, gateway};
-use crate::files::{self, Form, Upload};
-use crate::line::Line;
-use crate::road::{self, End, Ticket, json};
+use super::state::{Outcome, State};
+use super::{DiscordApi, Shared, gateway};
+use crate::faults::pipeline::{self, CallGuard, Completion, json};
+use crate::server::fake::FileHost;
+use crate::server::files::{self, MultipartForm, Upload};
+use crate::server::reset::ResetHandle;
 
 const LARGEST_BODY: usize = 25 << 20;
 const GARBAGE: &[u8] = b"<html>\xff\xfe{\"id\":";
 const PAGE: &[u8] = b"<html><head><title>502 Bad Gateway</title></head></html>";
 
-/// What a request says besides its path.
+/// A REST request without its path.
 #[derive(Debug, Default)]
-pub(crate) struct Asked {
+pub(crate) struct RestRequest {
     pub(crate) body: Value,
     pub(crate) query: HashMap<String, String>,
     pub(crate) files: Vec<Upload>,
 }
 
 pub(crate) async fn serve(
-    State(shared): State<Arc<Shared>>,
-    ConnectInfo(line): ConnectInfo<Line>,
+    extract::State(shared): extract::State<Arc<Shared>>,
+    ConnectInfo(connection): ConnectInfo<ResetHandle>,
     request: Request,
 ) -> Response {
     let (mut head, body) = request.into_parts();
     let path = head.uri.path().to_owned();
     if let Ok(upgrade) = WebSocketUpgrade::from_request_parts(&mut head, &shared).await {
         let shared = shared.clone();
-        return upgrade.on_upgrade(move |socket| gateway::serve(shared, line, path, socket));
+        return upgrade.on_upgrade(move |socket| gateway::serve(shared, connection, path, socket));
     }
     let Ok(body) = to_bytes(body, LARGEST_BODY).await else {
         return StatusCode::PAYLOAD_TOO_LARGE.into_response();
     };
-    if path.starts_with("/cdn/") {
-        return download(&shared, &line, &path).await;
+    if path.starts_with(DiscordApi::DOWNLOADS) {
+        return download(&shared, &connection, &path).await;
     }
     let kind = head.headers.get(header::CONTENT_TYPE).and_then(|kind| kind.to_str().ok()).unwrap_or("");
-    let (body, files) = match files::form(kind, &body) {
-        Some(Form { fields, files }) => {
+    let (body, files) = match files::parse_form(kind, &body) {
+        Some(MultipartForm { fields, files }) => {
             let payload = fields.into_iter().find(|(name, _)| name == "payload_json");
             (payload.and_then(|(_, json)| serde_json::from_str(&json).ok()).unwrap_or_default(), files)
         }
         None => (serde_json::from_slice(&body).unwrap_or_default(), Vec::new()),
     };
-    let asked = Asked { body, files, query: query(head.uri.query().unwrap_or_default()) };
+    let request = RestRequest { body, files, query: query(head.uri.query().unwrap_or_default()) };
     let route = match path.strip_prefix("/api/v10") {
         Some(rest) => routes::find(head.method.as_str(), rest),
         None => routes::find(head.method.as_str(), &path),
     };
-    let (number, held) = shared.world.change(|world| {
-        let number = world.arrive(&route.name, route.channel, &asked);
-        (number, shared.rules.take(&route.name, route.channel, asked.body["content"].as_str(), |_| true))
+    let (number, rules) = shared.state.change(|state| {
+        let number = state.record_call(&route.name, route.channel, &request);
+        (number, shared.rules.apply(&route.name, route.channel, request.body["content"].as_str(), |_| true))
     });
-    let ticket = Ticket::new(&shared.world, number);
+    let call = CallGuard::new(&shared.state, number);
     let bucket = format!("{}:{}", route.name, route.channel.unwrap_or_default());
     if !path.starts_with("/api/v10/") {
-        return finish(ticket, &bucket, &line, End::Answer(Err(Refusal::not_found())));
+        return finish(call, &bucket, &connection, Completion::Respond(Err(ServiceError::not_found())));
     }
-    // The answer to an interaction is authorised by its own token.
-    if route.name != "answerInteraction" && !is_known(&shared, &head.headers) {
-        return finish(ticket, &bucket, &line, End::Answer(Err(Refusal::unauthorized())));
+    // An interaction response is authorised by its own token.
+    if route.name != "answerInteraction" && !is_authorised(&shared, &head.headers) {
+        return finish(call, &bucket, &connection, Completion::Respond(Err(ServiceError::unauthorized())));
     }
-    if let Some(early) = held.before().await {
-        return finish(ticket, &bucket, &line, early);
+    if let Some(early) = rules.before().await {
+        return finish(call, &bucket, &connection, early);
     }
-    let served = shared.ring(|world| routes::apply(world, &route, &asked));
-    ticket.applied(served.is_ok());
-    let answer = served.map(|(answer, change)| {
+    let served = shared.update(|state| routes::apply(state, &route, &request));
+    call.set_applied(served.is_ok());
+    let response = served.map(|(response, change)| {
         if let Some(change) = &change {
-            shared.announce(change);
+            shared.notify_observers(change);
         }
-        answer
+        response
     });
-    let end = held.after(answer).await;
-    finish(ticket, &bucket, &line, end)
+    let completion = rules.after(response).await;
+    finish(call, &bucket, &connection, completion)
 }
 
-/// Where attachments lie: the address is permission enough. On record as `download`, with the path as its body.
-async fn download(shared: &Shared, line: &Line, path: &str) -> Response {
-    let asked = Asked { body: path.into(), ..Asked::default() };
-    let (number, held) = shared.world.change(|world| {
-        (world.arrive("download", None, &asked), shared.rules.take("download", None, None, |_| true))
+/// Serves an attachment without authentication. Recorded as `download`, with the path as its body.
+async fn download(shared: &Shared, connection: &ResetHandle, path: &str) -> Response {
+    let request = RestRequest { body: path.into(), ..RestRequest::default() };
+    let (number, rules) = shared.state.change(|state| {
+        (state.record_call("download", None, &request), shared.rules.apply("download", None, None, |_| true))
     });
-    let ticket = Ticket::new(&shared.world, number);
-    let end = match held.before().await {
+    let call = CallGuard::new(&shared.state, number);
+    let completion = match rules.before().await {
         Some(early) => early,
         None => {
-            let stored = shared.world.read(|world| world.files.get(path).cloned());
-            ticket.applied(stored.is_some());
-            held.after(stored.ok_or_else(Refusal::not_found)).await
+            let name = path.strip_prefix(DiscordApi::DOWNLOADS).unwrap_or_default();
+            let file = shared.state.read(|state| state.files.get(name).cloned());
+            call.set_applied(file.is_some());
+            rules.after(file.ok_or_else(ServiceError::not_found)).await
         }
     };
-    match files::served(end) {
+    match files::response(completion) {
         Ok((response, whole)) => {
-            ticket.close(if whole { Outcome::Ok } else { Outcome::Garbled });
+            call.close(if whole { Outcome::Ok } else { Outcome::Garbled });
             response
         }
-        Err(end) => finish(ticket, "cdn", line, end),
+        Err(completion) => finish(call, "cdn", connection, completion),
     }
 }
 
-fn is_known(shared: &Shared, headers: &HeaderMap) -> bool {
+fn is_authorised(shared: &Shared, headers: &HeaderMap) -> bool {
     let given = headers.get(header::AUTHORIZATION).and_then(|value| value.to_str().ok());
     let Some(given) = given.and_then(|value| value.strip_prefix("Bot ")) else { return false };
-    shared.world.read(|world| world.token.as_deref().is_none_or(|token| token == given))
+    shared.state.read(|state| state.token.as_deref().is_none_or(|token| token == given))
 }
 
-fn finish(ticket: Ticket<'_, World>, bucket: &str, line: &Line, end: End<Value, Refusal>) -> Response {
-    match end {
-        End::Answer(Ok(Value::Null)) => {
-            ticket.close(Outcome::Ok);
-            limited(StatusCode::NO_CONTENT.into_response(), bucket, None)
+fn finish(
+    call: CallGuard<'_, State>,
+    bucket: &str,
+    connection: &ResetHandle,
+    completion: Completion<Value, ServiceError>,
+) -> Response {
+    match completion {
+        Completion::Respond(Ok(Value::Null)) => {
+            call.close(Outcome::Ok);
+            with_rate_limit(StatusCode::NO_CONTENT.into_response(), bucket, None)
         }
-        End::Answer(Ok(body)) => {
-            ticket.close(Outcome::Ok);
-            limited(json(StatusCode::OK, body.to_string()), bucket, None)
+        Completion::Respond(Ok(body)) => {
+            call.close(Outcome::Ok);
+            with_rate_limit(json(StatusCode::OK, body.to_string()), bucket, None)
         }
-        End::Answer(Err(refusal)) => {
-            ticket.close(Outcome::Refused { status: refusal.status, code: refusal.code });
-            let answer = json(road::status(refusal.status), refusal.body().to_string());
-            let mut answer = limited(answer, bucket, refusal.retry_after);
-            if refusal.global {
-                answer.headers_mut().insert("x-ratelimit-global", HeaderValue::from_static("true"));
-                answer.headers_mut().insert("x-ratelimit-scope", HeaderValue::from_static("global"));
+        Completion::Respond(Err(error)) => {
+            call.close(Outcome::Refused(error.clone()));
+            let response = json(pipeline::status(error.status), error.body().to_string());
+            let mut response = with_rate_limit(response, bucket, error.retry_after);
+            if error.global {
+                response.headers_mut().insert("x-ratelimit-global", HeaderValue::from_static("true"));
+                response.headers_mut().insert("x-ratelimit-scope", HeaderValue::from_static("global"));
             }
-            answer
+            response
         }
-        End::Reset => {
-            ticket.close(Outcome::Reset);
-            road::reset(line)
+        Completion::Reset => {
+            call.close(Outcome::Reset);
+            pipeline::reset(connection)
         }
-        End::Garbage => {
-            ticket.close(Outcome::Garbled);
+        Completion::Garbage => {
+            call.close(Outcome::Garbled);
             json(StatusCode::OK, GARBAGE)
         }
-        End::Page(code) => {
-            ticket.close(Outcome::Garbled);
-            (road::status(code), [(header::CONTENT_TYPE, "text/html")], PAGE).into_response()
+        Completion::ProxyError(code) => {
+            call.close(Outcome::Garbled);
+            (pipeline::status(code), [(header::CONTENT_TYPE, "text/html")], PAGE).into_response()
         }
-        End::Half(served) => {
-            ticket.close(Outcome::Garbled);
-            road::half(served.unwrap_or_else(|refusal| refusal.body()).to_string())
+        Completion::Truncate(served) => {
+            call.close(Outcome::Garbled);
+            pipeline::half(served.unwrap_or_else(|error| error.body()).to_string())
         }
     }
 }
@@ -162,21 +169,21 @@ fn query(text: &str) -> HashMap<String, String> {
     pairs.map(|(key, value)| (key.to_owned(), value.to_owned())).collect()
 }
 
-/// The headers of a bucket that is far from empty, or of one that is.
-fn limited(mut response: Response, bucket: &str, retry_after: Option<f64>) -> Response {
+/// Adds the headers of an exhausted bucket, or of one with room.
+fn with_rate_limit(mut response: Response, bucket: &str, retry_after: Option<f64>) -> Response {
     let headers = response.headers_mut();
-    let mut put = |name: &'static str, value: String| {
+    let mut set = |name: &'static str, value: String| {
         if let Ok(value) = HeaderValue::from_str(&value) {
             headers.insert(name, value);
         }
     };
-    put("x-ratelimit-bucket", bucket.to_owned());
-    put("x-ratelimit-limit", "5".into());
-    put("x-ratelimit-remaining", if retry_after.is_some() { "0" } else { "4" }.into());
-    put("x-ratelimit-reset-after", format!("{:.3}", retry_after.unwrap_or(1.0)));
+    set("x-ratelimit-bucket", bucket.to_owned());
+    set("x-ratelimit-limit", "5".into());
+    set("x-ratelimit-remaining", if retry_after.is_some() { "0" } else { "4" }.into());
+    set("x-ratelimit-reset-after", format!("{:.3}", retry_after.unwrap_or(1.0)));
     if let Some(seconds) = retry_after {
-        put("retry-after", format!("{}", seconds.ceil()));
-        put("x-ratelimit-scope", "user".into());
+        set("retry-after", format!("{}", seconds.ceil()));
+        set("x-ratelimit-scope", "user".into());
     }
     response
 }

@@ -1,4 +1,4 @@
-//! What people do: messages, pressed buttons and slash commands, in the service's own JSON.
+//! User actions: messages, and the JSON of users and ids.
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -8,10 +8,10 @@ pub const BOT_ID: u64 = 900;
 pub const BOT_NAME: &str = "petasos";
 pub const APPLICATION_ID: u64 = 901;
 
-/// When Discord's numbers begin, in milliseconds since 1970.
+/// The epoch of Discord ids, in Unix milliseconds.
 const EPOCH: u64 = 1_420_070_400_000;
 
-/// A message somebody writes; the bot hears of it over its socket and finds it over REST.
+/// A message from a user. The bot receives it over its socket and finds it over REST.
 #[derive(Debug, Clone)]
 pub struct Incoming {
     pub(crate) channel: u64,
@@ -40,7 +40,7 @@ impl Incoming {
         }
     }
 
-    /// Names the bot, in the text and in the list.
+    /// Mentions the bot, in the text and in the list.
     #[must_use]
     pub fn mentioning_bot(mut self) -> Self {
         self.content = format!("<@{BOT_ID}> {}", self.content);
@@ -61,7 +61,7 @@ impl Incoming {
         self
     }
 
-    /// The number of the message's type; 0 is an ordinary one, 19 a reply, 6 a pin notice.
+    /// Sets the message type: 0 is an ordinary message, 19 a reply, 6 a pin notice.
     #[must_use]
     pub fn kind(mut self, kind: u64) -> Self {
         self.kind = kind;
@@ -70,7 +70,8 @@ impl Incoming {
 
     #[must_use]
     pub fn reply_to(mut self, message: u64) -> Self {
-        (self.reply_to, self.kind) = (Some(message), 19);
+        self.reply_to = Some(message);
+        self.kind = 19;
         self
     }
 
@@ -83,7 +84,7 @@ impl Incoming {
         self
     }
 
-    /// A file that can be fetched, at an address that `add_file` gave.
+    /// Attaches a file at an address that `add_file` returned.
     #[must_use]
     pub fn attach_at(mut self, name: &str, content_type: &str, size: usize, url: &str) -> Self {
         let id = (self.attachments.len() + 1).to_string();
@@ -93,7 +94,7 @@ impl Incoming {
         self
     }
 
-    /// It was written this long ago.
+    /// Dates the message back.
     #[must_use]
     pub fn ago(mut self, ago: Duration) -> Self {
         self.ago = ago;
@@ -109,7 +110,7 @@ pub(crate) fn person(id: u64, bot: bool) -> Value {
     })
 }
 
-/// The number of something made `ago`; `nth` tells those of one millisecond apart.
+/// The id of something created `ago`; `nth` distinguishes ids of one millisecond.
 pub(crate) fn snowflake(ago: Duration, nth: u64) -> u64 {
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     let at = u64::try_from(now.saturating_sub(ago).as_millis()).unwrap_or(u64::MAX);

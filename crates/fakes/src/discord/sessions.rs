@@ -1,7 +1,7 @@
-//! Gateway sessions: numbered events, who is connected to which, and what is ordered for a connection.
+//! Gateway sessions: their numbered events, their connections, and the commands for a connection.
 //!
-//! Events are written into the log of every session, connected or not; a connection sends what lies behind
-//! its own place. That is all RESUME needs.
+//! An event is appended to the log of every session, connected or not. A connection sends the events after its own
+//! position, which is all that RESUME needs.
 
 use std::collections::{HashMap, VecDeque};
 
@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 #[derive(Debug, Default)]
 pub(crate) struct Sessions {
     sessions: HashMap<String, Vec<Event>>,
-    connections: HashMap<u64, Connection>,
+    connections: HashMap<u64, SessionSocket>,
     opened: u64,
     started: u64,
 }
@@ -22,17 +22,17 @@ pub(crate) struct Event {
 }
 
 #[derive(Debug, Default)]
-struct Connection {
-    /// Its session and how many of its events were sent.
-    place: Option<(String, usize)>,
-    orders: VecDeque<Order>,
+struct SessionSocket {
+    /// The session, and how many of its events were sent.
+    position: Option<(String, usize)>,
+    commands: VecDeque<SocketCommand>,
 }
 
-/// What a connection is made to do next.
+/// A connection's behaviour, set by a test.
 #[derive(Debug, Clone, PartialEq)]
-pub(crate) enum Order {
-    /// One text frame, be it JSON or not.
-    Say(String),
+pub(crate) enum SocketCommand {
+    /// Sends one text frame, JSON or not.
+    Send(String),
     Close(u16),
     /// Resets the connection.
     Cut,
@@ -41,7 +41,7 @@ pub(crate) enum Order {
 impl Sessions {
     pub(crate) fn open(&mut self) -> u64 {
         self.opened += 1;
-        self.connections.insert(self.opened, Connection::default());
+        self.connections.insert(self.opened, SessionSocket::default());
         self.opened
     }
 
@@ -53,7 +53,7 @@ impl Sessions {
         self.connections.len()
     }
 
-    /// A fresh session for a connection, which begins with these events.
+    /// Starts a session that begins with these events.
     pub(crate) fn start(&mut self, connection: u64, events: impl FnOnce(&str) -> Vec<Event>) {
         self.started += 1;
         let id = format!("session{}", self.started);
@@ -61,7 +61,7 @@ impl Sessions {
         self.attach(connection, id, 0);
     }
 
-    /// Goes on behind `sequence`; false: there is no such session.
+    /// Continues after `sequence`. `false`: there is no such session.
     pub(crate) fn resume(&mut self, connection: u64, id: &str, sequence: u64) -> bool {
         let Some(log) = self.sessions.get_mut(id) else { return false };
         let from = usize::try_from(sequence).unwrap_or(usize::MAX);
@@ -83,24 +83,24 @@ impl Sessions {
         }
     }
 
-    /// How many heard it.
-    pub(crate) fn order(&mut self, order: &Order) -> usize {
-        self.connections.values_mut().map(|it| it.orders.push_back(order.clone())).count()
+    /// Queues the command for every connection. Returns the number of connections.
+    pub(crate) fn command_all(&mut self, command: &SocketCommand) -> usize {
+        self.connections.values_mut().map(|it| it.commands.push_back(command.clone())).count()
     }
 
-    pub(crate) fn order_for(&mut self, connection: u64, order: Order) {
+    pub(crate) fn command_connection(&mut self, connection: u64, command: SocketCommand) {
         if let Some(connection) = self.connections.get_mut(&connection) {
-            connection.orders.push_back(order);
+            connection.commands.push_back(command);
         }
     }
 
-    pub(crate) fn next_order(&mut self, connection: u64) -> Option<Order> {
-        self.connections.get_mut(&connection)?.orders.pop_front()
+    pub(crate) fn next_command(&mut self, connection: u64) -> Option<SocketCommand> {
+        self.connections.get_mut(&connection)?.commands.pop_front()
     }
 
     /// The next event for a connection, with its sequence number.
     pub(crate) fn next_event(&mut self, connection: u64) -> Option<(usize, Event)> {
-        let (id, sent) = self.connections.get_mut(&connection)?.place.as_mut()?;
+        let (id, sent) = self.connections.get_mut(&connection)?.position.as_mut()?;
         let event = self.sessions.get(id)?.get(*sent)?.clone();
         *sent += 1;
         Some((*sent, event))
@@ -108,7 +108,7 @@ impl Sessions {
 
     fn attach(&mut self, connection: u64, id: String, sent: usize) {
         if let Some(connection) = self.connections.get_mut(&connection) {
-            connection.place = Some((id, sent));
+            connection.position = Some((id, sent));
         }
     }
 }

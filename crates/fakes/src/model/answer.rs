@@ -1,11 +1,11 @@
-//! What the model shall say, how it is cut into pieces, and how it goes wrong.
+//! Scripted answers: content, streaming, quirks and faults.
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use serde_json::Value;
 
-use crate::gate::{Door, Gate};
+use crate::faults::gate::{Barrier, Gate};
 
 /// One scripted answer; the same script serves all three protocols.
 #[derive(Debug, Clone)]
@@ -19,7 +19,7 @@ pub struct Answer {
     pub(crate) usage: Option<Usage>,
     pub(crate) quirks: Vec<Quirk>,
     pub(crate) fault: Option<Fault>,
-    pub(crate) gates: Vec<(Point, Arc<Door>)>,
+    pub(crate) gates: Vec<(Point, Arc<Barrier>)>,
 }
 
 #[derive(Debug, Clone, PartialEq)]
@@ -35,17 +35,16 @@ pub struct Usage {
     pub output: u64,
 }
 
-/// Where in an answer something happens. Deltas are pieces of text or of tool calls, counted from 1;
-/// an answer that is not streamed has only a before.
+/// A point in an answer. Deltas are pieces of text or of tool calls, counted from 1; an answer that is not streamed
+/// has only `Before`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Point {
-    /// Nothing has been sent, not even the status line.
+    /// Before the status line.
     Before,
     /// After this many deltas; 0 is after the opening of the stream.
     AfterDelta(usize),
 }
 
-/// Habits of real servers that break careless readers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Quirk {
     /// Comments (in NDJSON: empty lines) between events.
@@ -58,7 +57,7 @@ pub enum Quirk {
     InterleavedTools,
     /// The last marker is missing: `[DONE]`, `message_stop`, `"done":true`.
     NoDone,
-    /// No usage is told, even if asked for.
+    /// No usage, even if requested.
     NoUsage,
     /// Every event arrives in two TCP writes.
     SplitWrites,
@@ -66,18 +65,23 @@ pub enum Quirk {
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Fault {
-    /// Refuses. An empty body becomes an error object of the protocol.
-    Status { code: u16, body: String, retry_after: Option<u64> },
-    /// Resets the connection without an answer.
+    /// An error status. An empty body becomes an error object of the protocol.
+    Status {
+        code: u16,
+        body: String,
+        retry_after: Option<u64>,
+    },
     ResetBefore,
-    /// Ends the connection after so many deltas; in the middle of the body if not streamed.
+    /// Ends the connection after this many deltas; in the middle of the body if not streamed.
     CutAfter(usize),
-    /// Says nothing more, at this point, until `release_hangs`.
+    /// Stops at this point until `release_hangs`.
     Hang(Point),
-    /// Status 200 and rubbish.
     Garbage,
-    /// An error object of the protocol after so many deltas, then the end. Not streamed: a 500.
-    ErrorAfter { deltas: usize, message: String },
+    /// Ends with an error object of the protocol after this many deltas; a 500 if not streamed.
+    ErrorAfter {
+        deltas: usize,
+        message: String,
+    },
 }
 
 impl Answer {
@@ -96,13 +100,11 @@ impl Answer {
         }
     }
 
-    /// Well formed, and says nothing.
     #[must_use]
     pub fn empty() -> Self {
         Self::text("")
     }
 
-    /// One tool call without text.
     pub fn tool(name: impl Into<String>, arguments: Value) -> Self {
         Self::empty().and_tool(name, arguments)
     }
@@ -111,12 +113,12 @@ impl Answer {
         Self::text("this should have failed").fault(fault)
     }
 
-    /// A refusal; an empty body becomes an error object of the protocol.
+    /// An error status; an empty body becomes an error object of the protocol.
     pub fn status(code: u16, body: impl Into<String>) -> Self {
         Self::failing(Fault::Status { code, body: body.into(), retry_after: None })
     }
 
-    /// A 429 that names the seconds to wait.
+    /// A 429 with `Retry-After` in seconds.
     #[must_use]
     pub fn too_many(retry_after: u64) -> Self {
         Self::failing(Fault::Status { code: 429, body: String::new(), retry_after: Some(retry_after) })
@@ -129,29 +131,28 @@ impl Answer {
         self
     }
 
-    /// Thoughts before the text.
     #[must_use]
     pub fn reasoning(mut self, thoughts: impl Into<String>) -> Self {
         self.reasoning = thoughts.into();
         self
     }
 
-    /// How many pieces the text is streamed in.
+    /// Sets the number of pieces of the streamed text.
     #[must_use]
     pub fn chunks(mut self, chunks: usize) -> Self {
         self.chunks = chunks.max(1);
         self
     }
 
-    /// The pause before each delta; before the whole answer if not streamed.
+    /// Sets the pause before each delta; before the whole answer if not streamed.
     #[must_use]
     pub fn every(mut self, pause: Duration) -> Self {
         self.every = pause;
         self
     }
 
-    /// In OpenAI's words (`stop`, `length`, `tool_calls`), translated for the others; unknown words are
-    /// passed on.
+    /// Sets the finish reason in OpenAI's terms (`stop`, `length`, `tool_calls`). It is translated for the other
+    /// protocols unless unknown.
     #[must_use]
     pub fn finish(mut self, reason: impl Into<String>) -> Self {
         self.finish = Some(reason.into());
@@ -176,10 +177,9 @@ impl Answer {
         self
     }
 
-    /// Stops this answer at a gate of the test's.
     #[must_use]
     pub fn gate(mut self, point: Point, gate: &Gate) -> Self {
-        self.gates.push((point, gate.door()));
+        self.gates.push((point, gate.barrier()));
         self
     }
 
@@ -195,7 +195,7 @@ impl Answer {
         }
     }
 
-    /// The text in its pieces, cut between characters; none if there is no text.
+    /// The pieces of the text, split between characters.
     pub(crate) fn pieces(&self) -> Vec<&str> {
         pieces(&self.text, self.chunks)
     }
@@ -203,7 +203,8 @@ impl Answer {
 
 pub(crate) fn pieces(text: &str, count: usize) -> Vec<&str> {
     let mut found = Vec::new();
-    let (mut rest, mut left) = (text, count.max(1));
+    let mut rest = text;
+    let mut left = count.max(1);
     while !rest.is_empty() {
         let mut at = rest.len().div_ceil(left);
         while !rest.is_char_boundary(at) {
@@ -227,7 +228,7 @@ mod tests {
     }
 
     #[test]
-    fn pieces_are_about_equal_and_whole_characters() {
+    fn splits_into_similar_pieces_between_characters() {
         check("", 3, &[]);
         check("abcd", 1, &["abcd"]);
         check("abcd", 0, &["abcd"]);

@@ -4,12 +4,12 @@ use bytes::Bytes;
 use serde_json::{Value, json};
 
 use super::answer::{Answer, Quirk, Usage, pieces};
-use super::frame::Frame;
-use super::request::Request;
+use super::frame::StreamFrame;
+use super::request::ChatRequest;
 
 pub(crate) const KEEP_ALIVE: &str = "event: ping\ndata: {\"type\": \"ping\"}\n\n";
 
-pub(crate) fn whole(request: &Request, answer: &Answer, usage: Usage) -> Value {
+pub(crate) fn whole(request: &ChatRequest, answer: &Answer, usage: Usage) -> Value {
     let mut content = Vec::new();
     if !answer.reasoning.is_empty() {
         content.push(json!({"type": "thinking", "thinking": answer.reasoning, "signature": "c2ln"}));
@@ -18,7 +18,9 @@ pub(crate) fn whole(request: &Request, answer: &Answer, usage: Usage) -> Value {
         content.push(json!({"type": "text", "text": answer.text}));
     }
     for tool in &answer.tools {
-        let (id, name, input) = (&tool.id, &tool.name, &tool.arguments);
+        let id = &tool.id;
+        let name = &tool.name;
+        let input = &tool.arguments;
         content.push(json!({"type": "tool_use", "id": id, "name": name, "input": input}));
     }
     let mut body = message(request, usage);
@@ -28,20 +30,21 @@ pub(crate) fn whole(request: &Request, answer: &Answer, usage: Usage) -> Value {
     body
 }
 
-pub(crate) fn frames(request: &Request, answer: &Answer, usage: Usage) -> Vec<Frame> {
+pub(crate) fn frames(request: &ChatRequest, answer: &Answer, usage: Usage) -> Vec<StreamFrame> {
     let start = json!({"type": "message_start", "message": message(request, usage)});
-    let mut frames = vec![mark(&start)];
+    let mut frames = vec![boundary(&start)];
     for (index, block) in blocks(answer).into_iter().enumerate() {
         let Block { start, deltas } = block;
-        frames.push(mark(&json!({"type": "content_block_start", "index": index, "content_block": start})));
+        frames
+            .push(boundary(&json!({"type": "content_block_start", "index": index, "content_block": start})));
         if index == 0 {
-            frames.push(mark(&json!({"type": "ping"})));
+            frames.push(boundary(&json!({"type": "ping"})));
         }
         for delta in deltas {
             let delta = json!({"type": "content_block_delta", "index": index, "delta": delta});
-            frames.push(Frame::Delta(event(&delta)));
+            frames.push(StreamFrame::Delta(event(&delta)));
         }
-        frames.push(mark(&json!({"type": "content_block_stop", "index": index})));
+        frames.push(boundary(&json!({"type": "content_block_stop", "index": index})));
     }
     let mut end = json!({
         "type": "message_delta",
@@ -50,9 +53,9 @@ pub(crate) fn frames(request: &Request, answer: &Answer, usage: Usage) -> Vec<Fr
     if !answer.has(Quirk::NoUsage) {
         end["usage"] = json!({"output_tokens": usage.output});
     }
-    frames.push(mark(&end));
+    frames.push(boundary(&end));
     if !answer.has(Quirk::NoDone) {
-        frames.push(mark(&json!({"type": "message_stop"})));
+        frames.push(boundary(&json!({"type": "message_stop"})));
     }
     frames
 }
@@ -106,7 +109,7 @@ fn blocks(answer: &Answer) -> Vec<Block> {
     blocks
 }
 
-fn message(request: &Request, usage: Usage) -> Value {
+fn message(request: &ChatRequest, usage: Usage) -> Value {
     json!({
         "id": format!("msg_{}", request.number),
         "type": "message",
@@ -129,8 +132,8 @@ fn stop_reason(answer: &Answer) -> &str {
     }
 }
 
-fn mark(body: &Value) -> Frame {
-    Frame::Mark(event(body))
+fn boundary(body: &Value) -> StreamFrame {
+    StreamFrame::Boundary(event(body))
 }
 
 fn event(body: &Value) -> Bytes {

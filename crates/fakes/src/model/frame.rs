@@ -1,6 +1,6 @@
-//! The pieces of a streamed answer, and the plan by which they are sent.
+//! The frames of a streamed answer, and the plan for sending them.
 //!
-//! A protocol makes frames; the plan adds pauses, gates and faults; `play` carries it out.
+//! A protocol makes frames; the plan adds pauses, gates and faults; `http` executes it.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -8,29 +8,29 @@ use std::time::Duration;
 use bytes::{Bytes, BytesMut};
 
 use super::answer::{Answer, Fault, Point, Quirk};
-use crate::gate::Door;
+use crate::faults::gate::Barrier;
 
-/// Long enough for the reader to see two reads, too short to matter.
+/// Long enough for the reader to get two reads.
 const BETWEEN_WRITES: Duration = Duration::from_millis(1);
 
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum Frame {
-    /// Opening or closing of a stream, or of a part of it.
-    Mark(Bytes),
-    /// Text, thoughts, or part of a tool call.
+pub(crate) enum StreamFrame {
+    /// The start or end of a stream or of a block.
+    Boundary(Bytes),
+    /// Text, reasoning, or part of a tool call.
     Delta(Bytes),
 }
 
 #[derive(Debug, Clone)]
-pub(crate) enum Step {
+pub(crate) enum PlanStep {
     Write(Bytes),
     Wait(Duration),
-    Pass(Arc<Door>),
+    Pass(Arc<Barrier>),
     /// Ends the connection with the answer unfinished.
     Cut,
 }
 
-/// Bytes that are the same for the whole stream, but depend on the protocol.
+/// Protocol bytes that are the same for the whole stream.
 #[derive(Debug)]
 pub(crate) struct Fillers {
     pub(crate) keep_alive: &'static str,
@@ -38,31 +38,31 @@ pub(crate) struct Fillers {
     pub(crate) error: Bytes,
 }
 
-/// `gates` are those of the fake and of the answer; `hang` is where hanging answers wait.
+/// `gates` are those of the fake and of the answer; `hang` holds hanging answers.
 pub(crate) fn plan(
-    frames: Vec<Frame>,
+    frames: Vec<StreamFrame>,
     answer: &Answer,
-    gates: &[(Point, Arc<Door>)],
-    hang: &Arc<Door>,
+    gates: &[(Point, Arc<Barrier>)],
+    hang: &Arc<Barrier>,
     fillers: &Fillers,
-) -> Vec<Step> {
-    let first_delta = frames.iter().position(|frame| matches!(frame, Frame::Delta(_)));
+) -> Vec<PlanStep> {
+    let first_delta = frames.iter().position(|frame| matches!(frame, StreamFrame::Delta(_)));
     let opening = first_delta.unwrap_or(1.min(frames.len()));
     let mut steps = Vec::new();
     let mut deltas = 0;
     for (at, frame) in frames.into_iter().enumerate() {
-        let delta = matches!(frame, Frame::Delta(_));
-        if at == opening && events(0, answer, gates, hang, fillers, &mut steps) {
+        let delta = matches!(frame, StreamFrame::Delta(_));
+        if at == opening && add_events(0, answer, gates, hang, fillers, &mut steps) {
             return steps;
         }
         if delta && !answer.every.is_zero() {
-            steps.push(Step::Wait(answer.every));
+            steps.push(PlanStep::Wait(answer.every));
         }
-        let (Frame::Mark(bytes) | Frame::Delta(bytes)) = frame;
-        write(bytes, answer, fillers, &mut steps);
+        let (StreamFrame::Boundary(bytes) | StreamFrame::Delta(bytes)) = frame;
+        add_write(bytes, answer, fillers, &mut steps);
         if delta {
             deltas += 1;
-            if events(deltas, answer, gates, hang, fillers, &mut steps) {
+            if add_events(deltas, answer, gates, hang, fillers, &mut steps) {
                 return steps;
             }
         }
@@ -70,28 +70,28 @@ pub(crate) fn plan(
     steps
 }
 
-/// What happens after so many deltas. `true`: nothing more follows.
-fn events(
+/// Adds what happens after this many deltas. `true`: the answer ends.
+fn add_events(
     deltas: usize,
     answer: &Answer,
-    gates: &[(Point, Arc<Door>)],
-    hang: &Arc<Door>,
+    gates: &[(Point, Arc<Barrier>)],
+    hang: &Arc<Barrier>,
     fillers: &Fillers,
-    steps: &mut Vec<Step>,
+    steps: &mut Vec<PlanStep>,
 ) -> bool {
     let here = Point::AfterDelta(deltas);
-    steps.extend(gates.iter().filter(|gate| gate.0 == here).map(|gate| Step::Pass(gate.1.clone())));
+    steps.extend(gates.iter().filter(|gate| gate.0 == here).map(|gate| PlanStep::Pass(gate.1.clone())));
     match &answer.fault {
         Some(Fault::CutAfter(after)) if *after == deltas => {
-            steps.push(Step::Cut);
+            steps.push(PlanStep::Cut);
             true
         }
         Some(Fault::ErrorAfter { deltas: after, message: _ }) if *after == deltas => {
-            steps.push(Step::Write(fillers.error.clone()));
+            steps.push(PlanStep::Write(fillers.error.clone()));
             true
         }
         Some(Fault::Hang(point)) if *point == here => {
-            steps.push(Step::Pass(hang.clone()));
+            steps.push(PlanStep::Pass(hang.clone()));
             false
         }
         Some(
@@ -106,28 +106,28 @@ fn events(
     }
 }
 
-fn write(bytes: Bytes, answer: &Answer, fillers: &Fillers, steps: &mut Vec<Step>) {
+fn add_write(bytes: Bytes, answer: &Answer, fillers: &Fillers, steps: &mut Vec<PlanStep>) {
     if answer.has(Quirk::KeepAlives) {
-        steps.push(Step::Write(Bytes::from_static(fillers.keep_alive.as_bytes())));
+        steps.push(PlanStep::Write(Bytes::from_static(fillers.keep_alive.as_bytes())));
     }
     if answer.has(Quirk::SplitWrites) {
         let middle = bytes.len() / 2;
-        steps.push(Step::Write(bytes.slice(..middle)));
-        steps.push(Step::Wait(BETWEEN_WRITES));
-        steps.push(Step::Write(bytes.slice(middle..)));
-        steps.push(Step::Wait(BETWEEN_WRITES));
+        steps.push(PlanStep::Write(bytes.slice(..middle)));
+        steps.push(PlanStep::Wait(BETWEEN_WRITES));
+        steps.push(PlanStep::Write(bytes.slice(middle..)));
+        steps.push(PlanStep::Wait(BETWEEN_WRITES));
         return;
     }
-    steps.push(Step::Write(bytes));
+    steps.push(PlanStep::Write(bytes));
 }
 
-/// `Some`: the plan is nothing but writing, and this is all of it.
-pub(crate) fn at_once(steps: &[Step]) -> Option<Bytes> {
+/// The whole answer, if the plan only writes.
+pub(crate) fn single_write(steps: &[PlanStep]) -> Option<Bytes> {
     let mut all = BytesMut::new();
     for step in steps {
         match step {
-            Step::Write(bytes) => all.extend_from_slice(bytes),
-            Step::Wait(_) | Step::Pass(_) | Step::Cut => return None,
+            PlanStep::Write(bytes) => all.extend_from_slice(bytes),
+            PlanStep::Wait(_) | PlanStep::Pass(_) | PlanStep::Cut => return None,
         }
     }
     Some(all.freeze())
@@ -140,41 +140,44 @@ mod tests {
 
     use bytes::Bytes;
 
-    use super::{Fillers, Frame, Step, at_once, plan};
-    use crate::gate::Door;
+    use super::{Fillers, PlanStep, StreamFrame, plan, single_write};
+    use crate::faults::gate::Barrier;
     use crate::model::{Answer, Fault, Point, Quirk};
 
-    fn mark(text: &'static str) -> Frame {
-        Frame::Mark(Bytes::from_static(text.as_bytes()))
+    fn boundary(text: &'static str) -> StreamFrame {
+        StreamFrame::Boundary(Bytes::from_static(text.as_bytes()))
     }
 
-    fn delta(text: &'static str) -> Frame {
-        Frame::Delta(Bytes::from_static(text.as_bytes()))
+    fn delta(text: &'static str) -> StreamFrame {
+        StreamFrame::Delta(Bytes::from_static(text.as_bytes()))
     }
 
-    /// Writes as they are, waits as `.`, gates as `|`, cuts as `x`.
+    /// Shows writes as they are, waits as `.`, gates as `|`, cuts as `x`.
     #[track_caller]
     fn check(answer: Answer, want: &str) {
-        let frames = vec![mark("<"), delta("one"), delta("two"), mark(">")];
-        let door = Arc::new(Door::default());
+        let frames = vec![boundary("<"), delta("one"), delta("two"), boundary(">")];
+        let barrier = Arc::new(Barrier::default());
         let fillers = Fillers { keep_alive: ":", error: Bytes::from_static(b"!") };
-        let steps = plan(frames, &answer, &answer.gates, &door, &fillers);
+        let steps = plan(frames, &answer, &answer.gates, &barrier, &fillers);
         let shown: Vec<String> = steps.iter().map(show).collect();
         assert_eq!(shown.join(" "), want, "{answer:?}");
-        assert_eq!(at_once(&steps).is_some(), steps.iter().all(|step| matches!(step, Step::Write(_))));
+        assert_eq!(
+            single_write(&steps).is_some(),
+            steps.iter().all(|step| matches!(step, PlanStep::Write(_)))
+        );
     }
 
-    fn show(step: &Step) -> String {
+    fn show(step: &PlanStep) -> String {
         match step {
-            Step::Write(bytes) => String::from_utf8_lossy(bytes).into_owned(),
-            Step::Wait(_) => ".".into(),
-            Step::Pass(_) => "|".into(),
-            Step::Cut => "x".into(),
+            PlanStep::Write(bytes) => String::from_utf8_lossy(bytes).into_owned(),
+            PlanStep::Wait(_) => ".".into(),
+            PlanStep::Pass(_) => "|".into(),
+            PlanStep::Cut => "x".into(),
         }
     }
 
     #[test]
-    fn a_plan_does_what_the_answer_says() {
+    fn plan_follows_the_answer() {
         let gate = crate::Gate::new();
         let plain = || Answer::text("");
         check(plain(), "< one two >");

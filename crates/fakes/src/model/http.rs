@@ -1,10 +1,10 @@
-//! The road of one request to the model: record it, choose the answer, play it.
+//! HTTP: records a request, chooses its answer and streams it.
 
 use std::io;
 use std::sync::Arc;
 
 use axum::body::{Body, to_bytes};
-use axum::extract::{ConnectInfo, Request as HttpRequest, State};
+use axum::extract::{self, ConnectInfo, Request as HttpRequest};
 use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use bytes::Bytes;
@@ -12,20 +12,20 @@ use futures_util::stream;
 use tokio::time::sleep;
 
 use super::answer::{Answer, Fault, Point};
-use super::frame::{Step, at_once, plan};
-use super::request::{Api, Outcome, Request, key};
-use super::{Desk, Responder, Shared, ollama, openai};
-use crate::gate::Door;
-use crate::line::Line;
+use super::frame::{PlanStep, plan, single_write};
+use super::request::{ChatRequest, ModelApi, RequestOutcome, key};
+use super::{Responder, Shared, State, ollama, openai};
+use crate::faults::gate::Barrier;
+use crate::server::reset::ResetHandle;
 
 const LARGEST_BODY: usize = 256 << 20;
 const GARBAGE: &[u8] = b"<html>\xff\xfedata: {\"choi";
-/// A stream that never starts well: the reader must notice, not wait.
+/// A malformed stream that the reader must reject.
 const GARBAGE_EVENT: &[u8] = b"data: {\"choices\":[{\"delta\xff\n\n\x00\xfe rubbish\n\n";
 
 pub(crate) async fn serve(
-    State(shared): State<Arc<Shared>>,
-    ConnectInfo(line): ConnectInfo<Line>,
+    extract::State(shared): extract::State<Arc<Shared>>,
+    ConnectInfo(connection): ConnectInfo<ResetHandle>,
     request: HttpRequest,
 ) -> Response {
     let (head, body) = request.into_parts();
@@ -33,45 +33,46 @@ pub(crate) async fn serve(
         return StatusCode::PAYLOAD_TOO_LARGE.into_response();
     };
     let path = head.uri.path().to_owned();
-    let Some(api) = Api::of_path(&path) else {
-        return listing(&shared, &path);
+    let Some(api) = ModelApi::of_path(&path) else {
+        return list_models(&shared, &path);
     };
-    let allowed = shared.read(|desk| desk.key.is_none() || desk.key.as_deref() == key(&head.headers));
-    match Request::parse(api, &path, head.headers, body) {
-        Ok(request) => chat(&shared, &line, request, allowed).await,
-        Err(why) => refusal(400, api.error(400, &why).to_string(), None),
+    let allowed =
+        shared.state.read(|state| state.key.is_none() || state.key.as_deref() == key(&head.headers));
+    match ChatRequest::parse(api, &path, head.headers, body) {
+        Ok(request) => chat(&shared, &connection, request, allowed).await,
+        Err(why) => error(400, api.error(400, &why).to_string(), None),
     }
 }
 
-fn listing(shared: &Shared, path: &str) -> Response {
+fn list_models(shared: &Shared, path: &str) -> Response {
     let list: fn(&[String]) -> serde_json::Value = match path {
         path if path.ends_with("/models") => openai::models,
         path if path.ends_with("/api/tags") => ollama::models,
-        _elsewhere => return refusal(404, openai::error(404, "no such path").to_string(), None),
+        _elsewhere => return error(404, openai::error(404, "no such path").to_string(), None),
     };
-    let names = shared.change(|desk| {
-        desk.listings += 1;
-        desk.models.clone()
+    let names = shared.state.change(|state| {
+        state.listings += 1;
+        state.models.clone()
     });
     json(list(&names).to_string().into())
 }
 
-/// What the desk hands out for one request.
-struct Job {
-    request: Arc<Request>,
+/// All that one request needs from the state.
+struct ChatJob {
+    request: Arc<ChatRequest>,
     scripted: Option<Answer>,
     responder: Option<Responder>,
-    gates: Vec<(Point, Arc<Door>)>,
-    hang: Arc<Door>,
+    gates: Vec<(Point, Arc<Barrier>)>,
+    hang: Arc<Barrier>,
 }
 
-impl Desk {
-    fn take(&mut self, mut request: Request, allowed: bool) -> Job {
+impl State {
+    fn accept(&mut self, mut request: ChatRequest, allowed: bool) -> ChatJob {
         request.number = self.requests.next();
         let request = Arc::new(request);
         self.requests.push(request.clone());
-        self.gates.retain(|(_, door)| !door.is_open());
-        Job {
+        self.gates.retain(|(_, barrier)| !barrier.is_open());
+        ChatJob {
             request,
             scripted: if allowed { self.script.pop_front() } else { None },
             responder: self.responder.clone(),
@@ -81,13 +82,18 @@ impl Desk {
     }
 }
 
-async fn chat(shared: &Arc<Shared>, line: &Line, request: Request, allowed: bool) -> Response {
-    let Job { request, scripted, responder, mut gates, hang } =
-        shared.change(|desk| desk.take(request, allowed));
-    let ticket = Ticket { shared: shared.clone(), request: request.clone(), closed: false };
+async fn chat(
+    shared: &Arc<Shared>,
+    connection: &ResetHandle,
+    request: ChatRequest,
+    allowed: bool,
+) -> Response {
+    let ChatJob { request, scripted, responder, mut gates, hang } =
+        shared.state.change(|state| state.accept(request, allowed));
+    let guard = RequestGuard { shared: shared.clone(), request: request.clone(), closed: false };
     if !allowed {
-        ticket.close(Outcome::Answered);
-        return refusal(401, request.api.error(401, "Incorrect API key provided").to_string(), None);
+        guard.close(RequestOutcome::Answered);
+        return error(401, request.api.error(401, "Incorrect API key provided").to_string(), None);
     }
     let answer = match (scripted, responder) {
         (Some(answer), _) => answer,
@@ -95,32 +101,37 @@ async fn chat(shared: &Arc<Shared>, line: &Line, request: Request, allowed: bool
         (None, None) => Answer::text(format!("echo: {}", request.last_user)),
     };
     gates.extend(answer.gates.iter().cloned());
-    for (_, door) in gates.iter().filter(|(point, _)| *point == Point::Before) {
-        door.pass().await;
+    for (_, barrier) in gates.iter().filter(|(point, _)| *point == Point::Before) {
+        barrier.pass().await;
     }
     match &answer.fault {
-        Some(Fault::ResetBefore) => return reset(ticket, line),
+        Some(Fault::ResetBefore) => return reset(guard, connection),
         Some(Fault::Hang(Point::Before)) => hang.pass().await,
         Some(Fault::Status { code, body, retry_after }) => {
-            ticket.close(Outcome::Answered);
-            let empty = || request.api.error(*code, "the fake was told to refuse").to_string();
+            guard.close(RequestOutcome::Answered);
+            let empty = || request.api.error(*code, "refused by the test").to_string();
             let body = if body.is_empty() { empty() } else { body.clone() };
-            return refusal(*code, body, *retry_after);
+            return error(*code, body, *retry_after);
         }
         Some(Fault::Garbage) => {
-            ticket.close(Outcome::Answered);
+            guard.close(RequestOutcome::Answered);
             return garbage(&request);
         }
         Some(Fault::CutAfter(_) | Fault::Hang(Point::AfterDelta(_)) | Fault::ErrorAfter { .. }) | None => {}
     }
     if request.stream {
-        return streamed(ticket, &answer, &gates, &hang);
+        return streamed(guard, &answer, &gates, &hang);
     }
-    whole(ticket, &answer).await
+    whole(guard, &answer).await
 }
 
-fn streamed(ticket: Ticket, answer: &Answer, gates: &[(Point, Arc<Door>)], hang: &Arc<Door>) -> Response {
-    let request = &ticket.request;
+fn streamed(
+    guard: RequestGuard,
+    answer: &Answer,
+    gates: &[(Point, Arc<Barrier>)],
+    hang: &Arc<Barrier>,
+) -> Response {
+    let request = &guard.request;
     let message = match &answer.fault {
         Some(Fault::ErrorAfter { message, .. }) => message.as_str(),
         Some(_) | None => "",
@@ -128,33 +139,33 @@ fn streamed(ticket: Ticket, answer: &Answer, gates: &[(Point, Arc<Door>)], hang:
     let kind = request.api.stream_type();
     let frames = request.api.frames(request, answer);
     let steps = plan(frames, answer, gates, hang, &request.api.fillers(message));
-    let body = match at_once(&steps) {
+    let body = match single_write(&steps) {
         Some(all) => {
-            ticket.close(Outcome::Answered);
+            guard.close(RequestOutcome::Answered);
             Body::from(all)
         }
-        None => play(ticket, steps),
+        None => play(guard, steps),
     };
     ([(header::CONTENT_TYPE, kind), (header::CACHE_CONTROL, "no-cache")], body).into_response()
 }
 
-/// The server sends what it has whenever a step makes it wait.
-fn play(ticket: Ticket, steps: Vec<Step>) -> Body {
-    let state = Some((ticket, steps.into_iter()));
+/// Streams the steps. The server flushes whenever a step waits.
+fn play(guard: RequestGuard, steps: Vec<PlanStep>) -> Body {
+    let state = Some((guard, steps.into_iter()));
     Body::from_stream(stream::unfold(state, |state| async move {
-        let (ticket, mut steps) = state?;
+        let (guard, mut steps) = state?;
         loop {
             match steps.next() {
                 None => {
-                    ticket.close(Outcome::Answered);
+                    guard.close(RequestOutcome::Answered);
                     return None;
                 }
-                Some(Step::Write(bytes)) => return Some((Ok(bytes), Some((ticket, steps)))),
-                Some(Step::Wait(pause)) => sleep(pause).await,
-                Some(Step::Pass(door)) => door.pass().await,
-                Some(Step::Cut) => {
+                Some(PlanStep::Write(bytes)) => return Some((Ok(bytes), Some((guard, steps)))),
+                Some(PlanStep::Wait(pause)) => sleep(pause).await,
+                Some(PlanStep::Pass(barrier)) => barrier.pass().await,
+                Some(PlanStep::Cut) => {
                     tokio::task::yield_now().await;
-                    ticket.close(Outcome::Cut);
+                    guard.close(RequestOutcome::Cut);
                     return Some((Err(io::Error::from(io::ErrorKind::ConnectionAborted)), None));
                 }
             }
@@ -162,44 +173,44 @@ fn play(ticket: Ticket, steps: Vec<Step>) -> Body {
     }))
 }
 
-async fn whole(ticket: Ticket, answer: &Answer) -> Response {
+async fn whole(guard: RequestGuard, answer: &Answer) -> Response {
     if !answer.every.is_zero() {
         sleep(answer.every).await;
     }
-    let request = &ticket.request;
+    let request = &guard.request;
     if let Some(Fault::ErrorAfter { message, .. }) = &answer.fault {
         let body = request.api.error(500, message).to_string();
-        ticket.close(Outcome::Answered);
-        return refusal(500, body, None);
+        guard.close(RequestOutcome::Answered);
+        return error(500, body, None);
     }
     let body = Bytes::from(request.api.whole(request, answer).to_string());
     if !matches!(answer.fault, Some(Fault::CutAfter(_))) {
-        ticket.close(Outcome::Answered);
+        guard.close(RequestOutcome::Answered);
         return json(body);
     }
     let promised = HeaderValue::from(body.len());
     let half = body.slice(..body.len() / 2);
-    let mut response = play(ticket, vec![Step::Write(half), Step::Cut]).into_response();
+    let mut response = play(guard, vec![PlanStep::Write(half), PlanStep::Cut]).into_response();
     response.headers_mut().insert(header::CONTENT_LENGTH, promised);
     response.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
     response
 }
 
-fn reset(ticket: Ticket, line: &Line) -> Response {
-    ticket.close(Outcome::Cut);
-    line.reset();
-    // Never written: the line is cut.
+fn reset(guard: RequestGuard, connection: &ResetHandle) -> Response {
+    guard.close(RequestOutcome::Cut);
+    connection.reset();
+    // Never written: the connection is reset.
     StatusCode::OK.into_response()
 }
 
-fn garbage(request: &Request) -> Response {
+fn garbage(request: &ChatRequest) -> Response {
     if request.stream {
         return ([(header::CONTENT_TYPE, request.api.stream_type())], GARBAGE_EVENT).into_response();
     }
     json(Bytes::from_static(GARBAGE))
 }
 
-fn refusal(code: u16, body: String, retry_after: Option<u64>) -> Response {
+fn error(code: u16, body: String, retry_after: Option<u64>) -> Response {
     let status = StatusCode::from_u16(code).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
     let mut response = (status, [(header::CONTENT_TYPE, "application/json")], body).into_response();
     if let Some(seconds) = retry_after {
@@ -213,28 +224,28 @@ fn json(body: Bytes) -> Response {
 }
 
 /// A request on record. Dropped unclosed when the caller hangs up.
-struct Ticket {
+struct RequestGuard {
     shared: Arc<Shared>,
-    request: Arc<Request>,
+    request: Arc<ChatRequest>,
     closed: bool,
 }
 
-impl Ticket {
-    fn close(mut self, outcome: Outcome) {
+impl RequestGuard {
+    fn close(mut self, outcome: RequestOutcome) {
         self.end(outcome);
     }
 
-    /// Under the lock, so that nobody who waits for it misses it.
-    fn end(&mut self, outcome: Outcome) {
+    /// Under the lock, so that a waiting test does not miss it.
+    fn end(&mut self, outcome: RequestOutcome) {
         self.closed = true;
-        self.shared.change(|_desk| self.request.ended(outcome));
+        self.shared.state.change(|_state| self.request.set_outcome(outcome));
     }
 }
 
-impl Drop for Ticket {
+impl Drop for RequestGuard {
     fn drop(&mut self) {
         if !self.closed {
-            self.end(Outcome::Abandoned);
+            self.end(RequestOutcome::Abandoned);
         }
     }
 }

@@ -4,12 +4,12 @@ use bytes::Bytes;
 use serde_json::{Value, json};
 
 use super::answer::{Answer, Quirk, Usage, pieces};
-use super::frame::Frame;
-use super::request::Request;
+use super::frame::StreamFrame;
+use super::request::ChatRequest;
 
 pub(crate) const KEEP_ALIVE: &str = "\n";
 
-pub(crate) fn whole(request: &Request, answer: &Answer, usage: Usage) -> Value {
+pub(crate) fn whole(request: &ChatRequest, answer: &Answer, usage: Usage) -> Value {
     let mut message = json!({"role": "assistant", "content": answer.text});
     if !answer.reasoning.is_empty() {
         message["thinking"] = answer.reasoning.as_str().into();
@@ -20,8 +20,8 @@ pub(crate) fn whole(request: &Request, answer: &Answer, usage: Usage) -> Value {
     last(request, answer, usage, message)
 }
 
-pub(crate) fn frames(request: &Request, answer: &Answer, usage: Usage) -> Vec<Frame> {
-    let delta = |message: Value| Frame::Delta(line(&envelope(request, message, false)));
+pub(crate) fn frames(request: &ChatRequest, answer: &Answer, usage: Usage) -> Vec<StreamFrame> {
+    let delta = |message: Value| StreamFrame::Delta(line(&envelope(request, message, false)));
     let mut frames = Vec::new();
     for piece in pieces(&answer.reasoning, answer.chunks) {
         frames.push(delta(json!({"role": "assistant", "content": "", "thinking": piece})));
@@ -34,7 +34,7 @@ pub(crate) fn frames(request: &Request, answer: &Answer, usage: Usage) -> Vec<Fr
     }
     if !answer.has(Quirk::NoDone) {
         let end = json!({"role": "assistant", "content": ""});
-        frames.push(Frame::Mark(line(&last(request, answer, usage, end))));
+        frames.push(StreamFrame::Boundary(line(&last(request, answer, usage, end))));
     }
     frames
 }
@@ -56,7 +56,7 @@ fn calls(answer: &Answer) -> Value {
     answer.tools.iter().map(call).collect()
 }
 
-fn last(request: &Request, answer: &Answer, usage: Usage, message: Value) -> Value {
+fn last(request: &ChatRequest, answer: &Answer, usage: Usage, message: Value) -> Value {
     let mut body = envelope(request, message, true);
     // Tool calls end with "stop" here.
     body["done_reason"] = match answer.finish_reason() {
@@ -71,7 +71,7 @@ fn last(request: &Request, answer: &Answer, usage: Usage, message: Value) -> Val
     body
 }
 
-fn envelope(request: &Request, message: Value, done: bool) -> Value {
+fn envelope(request: &ChatRequest, message: Value, done: bool) -> Value {
     json!({
         "model": request.model, "created_at": "2026-01-01T00:00:00Z", "message": message, "done": done,
     })

@@ -1,15 +1,15 @@
-//! OpenAI's `/v1/chat/completions`, and what servers that claim to be compatible make of it.
+//! OpenAI's `/v1/chat/completions`, with the quirks of compatible servers.
 
 use bytes::Bytes;
 use serde_json::{Value, json};
 
 use super::answer::{Answer, Quirk, ToolCall, Usage, pieces};
-use super::frame::Frame;
-use super::request::Request;
+use super::frame::StreamFrame;
+use super::request::ChatRequest;
 
 pub(crate) const KEEP_ALIVE: &str = ": keep-alive\n\n";
 
-pub(crate) fn whole(request: &Request, answer: &Answer, usage: Usage) -> Value {
+pub(crate) fn whole(request: &ChatRequest, answer: &Answer, usage: Usage) -> Value {
     let mut message = json!({"role": "assistant", "content": content(answer)});
     if !answer.reasoning.is_empty() {
         message["reasoning_content"] = answer.reasoning.as_str().into();
@@ -32,31 +32,31 @@ pub(crate) fn whole(request: &Request, answer: &Answer, usage: Usage) -> Value {
     body
 }
 
-pub(crate) fn frames(request: &Request, answer: &Answer, usage: Usage) -> Vec<Frame> {
+pub(crate) fn frames(request: &ChatRequest, answer: &Answer, usage: Usage) -> Vec<StreamFrame> {
     let chunk = |delta: Value, finish: Option<&str>| {
         let mut body = envelope(request, "chat.completion.chunk");
         body["choices"] = json!([{"index": 0, "delta": delta, "logprobs": null, "finish_reason": finish}]);
         event(&body)
     };
-    let mut frames = vec![Frame::Mark(chunk(json!({"role": "assistant", "content": ""}), None))];
+    let mut frames = vec![StreamFrame::Boundary(chunk(json!({"role": "assistant", "content": ""}), None))];
     for piece in pieces(&answer.reasoning, answer.chunks) {
-        frames.push(Frame::Delta(chunk(json!({"reasoning_content": piece}), None)));
+        frames.push(StreamFrame::Delta(chunk(json!({"reasoning_content": piece}), None)));
     }
     for piece in answer.pieces() {
-        frames.push(Frame::Delta(chunk(json!({"content": piece}), None)));
+        frames.push(StreamFrame::Delta(chunk(json!({"content": piece}), None)));
     }
     for call in tool_deltas(answer) {
-        frames.push(Frame::Delta(chunk(json!({"tool_calls": [call]}), None)));
+        frames.push(StreamFrame::Delta(chunk(json!({"tool_calls": [call]}), None)));
     }
-    frames.push(Frame::Mark(chunk(json!({}), Some(answer.finish_reason()))));
+    frames.push(StreamFrame::Boundary(chunk(json!({}), Some(answer.finish_reason()))));
     if request.wants_usage && !answer.has(Quirk::NoUsage) {
         let mut body = envelope(request, "chat.completion.chunk");
         body["choices"] = json!([]);
         body["usage"] = wire_usage(usage);
-        frames.push(Frame::Mark(event(&body)));
+        frames.push(StreamFrame::Boundary(event(&body)));
     }
     if !answer.has(Quirk::NoDone) {
-        frames.push(Frame::Mark(Bytes::from_static(b"data: [DONE]\n\n")));
+        frames.push(StreamFrame::Boundary(Bytes::from_static(b"data: [DONE]\n\n")));
     }
     frames
 }
@@ -81,7 +81,7 @@ pub(crate) fn models(names: &[String]) -> Value {
     json!({"object": "list", "data": data.collect::<Value>()})
 }
 
-fn envelope(request: &Request, object: &str) -> Value {
+fn envelope(request: &ChatRequest, object: &str) -> Value {
     let id = format!("chatcmpl-{}", request.number);
     json!({"id": id, "object": object, "created": 1_700_000_000, "model": request.model})
 }
@@ -95,7 +95,7 @@ fn wire_usage(usage: Usage) -> Value {
     json!({"prompt_tokens": input, "completion_tokens": output, "total_tokens": input + output})
 }
 
-/// First the name, then the arguments in two pieces; servers without `index` send all at once.
+/// The name first, then the arguments in two pieces; without `index`, each call in one piece.
 fn tool_deltas(answer: &Answer) -> Vec<Value> {
     let mut parts: Vec<Vec<Value>> =
         answer.tools.iter().enumerate().map(|(at, tool)| tool_parts(at, tool, answer)).collect();

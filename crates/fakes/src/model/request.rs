@@ -1,4 +1,4 @@
-//! One request to the model, as received. The body is parsed in full only when somebody looks.
+//! One request to the model, as received. The whole body is parsed on first use.
 
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU8, Ordering};
@@ -10,20 +10,19 @@ use serde::Deserialize;
 use serde_json::Value;
 use serde_json::value::RawValue;
 
-/// The protocol a request speaks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Api {
+pub enum ModelApi {
     OpenAi,
     Anthropic,
     Ollama,
 }
 
 #[derive(Debug)]
-pub struct Request {
+pub struct ChatRequest {
     /// From 0, in order of arrival.
     pub number: u64,
     pub at: Instant,
-    pub api: Api,
+    pub api: ModelApi,
     pub path: String,
     pub headers: HeaderMap,
     pub raw: Bytes,
@@ -36,24 +35,23 @@ pub struct Request {
     outcome: AtomicU8,
 }
 
-/// What became of a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u8)]
-pub enum Outcome {
+pub enum RequestOutcome {
     Pending,
-    /// Answered in full; faults that are answers, such as a status, count.
+    /// Answered in full, including error statuses.
     Answered,
-    /// The connection was reset or cut by a fault.
+    /// A fault ended the connection.
     Cut,
     /// The caller hung up first.
     Abandoned,
 }
 
-impl Request {
-    /// `Err` says what is wrong with it.
-    pub(crate) fn parse(api: Api, path: &str, headers: HeaderMap, raw: Bytes) -> Result<Self, String> {
+impl ChatRequest {
+    /// `Err`: the body is invalid.
+    pub(crate) fn parse(api: ModelApi, path: &str, headers: HeaderMap, raw: Bytes) -> Result<Self, String> {
         let peek: Peek<'_> = serde_json::from_slice(&raw).map_err(|error| error.to_string())?;
-        let streams_unasked = api == Api::Ollama;
+        let streams_unasked = api == ModelApi::Ollama;
         Ok(Self {
             number: 0,
             at: crate::now(),
@@ -65,7 +63,7 @@ impl Request {
             last_user: peek.messages.iter().rev().find_map(|message| user_text(message)).unwrap_or_default(),
             wants_usage: peek.stream_options.is_some_and(|options| options.include_usage),
             body: OnceLock::new(),
-            outcome: AtomicU8::new(Outcome::Pending as u8),
+            outcome: AtomicU8::new(RequestOutcome::Pending as u8),
             raw,
         })
     }
@@ -80,7 +78,6 @@ impl Request {
         self.body()["messages"].as_array().map(Vec::as_slice).unwrap_or_default()
     }
 
-    /// The names of the tools on offer.
     #[must_use]
     pub fn tools(&self) -> Vec<&str> {
         let tools = self.body()["tools"].as_array().map(Vec::as_slice).unwrap_or_default();
@@ -92,20 +89,20 @@ impl Request {
         self.headers.get(name)?.to_str().ok()
     }
 
-    /// The key it came with: a bearer token or `x-api-key`.
+    /// The API key: a bearer token or `x-api-key`.
     #[must_use]
     pub fn key(&self) -> Option<&str> {
         key(&self.headers)
     }
 
     #[must_use]
-    pub fn outcome(&self) -> Outcome {
-        let known = [Outcome::Answered, Outcome::Cut, Outcome::Abandoned];
+    pub fn outcome(&self) -> RequestOutcome {
+        let known = [RequestOutcome::Answered, RequestOutcome::Cut, RequestOutcome::Abandoned];
         let number = self.outcome.load(Ordering::Acquire);
-        known.into_iter().find(|outcome| *outcome as u8 == number).unwrap_or(Outcome::Pending)
+        known.into_iter().find(|outcome| *outcome as u8 == number).unwrap_or(RequestOutcome::Pending)
     }
 
-    pub(crate) fn ended(&self, outcome: Outcome) {
+    pub(crate) fn set_outcome(&self, outcome: RequestOutcome) {
         self.outcome.store(outcome as u8, Ordering::Release);
     }
 }
@@ -116,7 +113,7 @@ pub(crate) fn key(headers: &HeaderMap) -> Option<&str> {
     bearer.or_else(|| headers.get("x-api-key")?.to_str().ok())
 }
 
-/// As much as the default answer needs; everything else is skipped over.
+/// The fields that the default answer needs.
 #[derive(Deserialize)]
 struct Peek<'a> {
     #[serde(default)]
@@ -136,16 +133,16 @@ struct StreamOptions {
 }
 
 #[derive(Deserialize)]
-struct Message {
+struct RequestMessage {
     #[serde(default)]
     role: String,
     #[serde(default)]
     content: Value,
 }
 
-/// `None`: not of the user, or without text (a tool's result, a picture).
+/// `None`: not from the user, or without text (a tool result, a picture).
 fn user_text(message: &RawValue) -> Option<String> {
-    let message: Message = serde_json::from_str(message.get()).ok()?;
+    let message: RequestMessage = serde_json::from_str(message.get()).ok()?;
     if message.role != "user" {
         return None;
     }
@@ -164,14 +161,15 @@ mod tests {
     use axum::http::HeaderMap;
     use serde_json::{Value, json};
 
-    use super::{Api, Request};
+    use super::{ChatRequest, ModelApi};
 
-    fn parse(body: &Value) -> Request {
-        Request::parse(Api::Anthropic, "/v1/messages", HeaderMap::new(), body.to_string().into()).unwrap()
+    fn parse(body: &Value) -> ChatRequest {
+        ChatRequest::parse(ModelApi::Anthropic, "/v1/messages", HeaderMap::new(), body.to_string().into())
+            .unwrap()
     }
 
     #[test]
-    fn the_last_user_text_is_found_behind_tool_results() {
+    fn finds_last_user_text_before_tool_results() {
         for (messages, want) in [
             (json!([{"role": "user", "content": "a \"b\""}]), "a \"b\""),
             (json!([{"role": "user", "content": "a"}, {"role": "assistant", "content": "b"}]), "a"),
@@ -190,7 +188,7 @@ mod tests {
     }
 
     #[test]
-    fn tools_are_named_in_either_protocol() {
+    fn reads_tool_names_of_both_protocols() {
         let body = json!({"tools": [{"name": "a"}, {"type": "function", "function": {"name": "b"}}]});
         assert_eq!(parse(&body).tools(), ["a", "b"]);
     }

@@ -1,5 +1,5 @@
-//! What Slack still has to tell the app: sent to one connection, said again when it is not acknowledged in
-//! time or its connection is gone, and given up after three repetitions.
+//! Event deliveries to the app: each is sent over one connection, repeated if it is not acknowledged in time or the
+//! connection ends, and dropped after three repetitions.
 
 use std::time::{Duration, Instant};
 
@@ -9,32 +9,31 @@ const REPETITIONS: u32 = 3;
 
 #[derive(Debug)]
 pub(crate) struct Deliveries {
-    all: Vec<Delivery>,
+    all: Vec<EventDelivery>,
     envelopes: u64,
-    /// Slack gives three seconds.
-    pub(crate) patience: Duration,
+    /// Three seconds at the real Slack.
+    pub(crate) ack_timeout: Duration,
 }
 
 impl Default for Deliveries {
     fn default() -> Self {
-        Self { all: Vec::new(), envelopes: 0, patience: Duration::from_secs(3) }
+        Self { all: Vec::new(), envelopes: 0, ack_timeout: Duration::from_secs(3) }
     }
 }
 
-/// One thing to tell, in order of its number.
+/// One envelope to deliver.
 #[derive(Debug, Clone)]
-pub struct Delivery {
+pub struct EventDelivery {
     pub number: u64,
     /// `events_api`, `slash_commands`, `interactive`, or anything a test wants.
     pub kind: String,
     pub payload: Value,
-    /// How often it was said again.
     pub repeated: u32,
-    pub state: State,
+    pub state: DeliveryState,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum State {
+pub enum DeliveryState {
     Waiting,
     Sent {
         connection: u64,
@@ -42,87 +41,88 @@ pub enum State {
         at: Instant,
     },
     Acked,
-    /// Not acknowledged however often it was said.
+    /// Not acknowledged after all repetitions.
     Lost,
 }
 
 impl Deliveries {
     pub(crate) fn push(&mut self, kind: &str, payload: Value) -> u64 {
         let number = self.all.len() as u64;
-        self.all.push(Delivery {
+        self.all.push(EventDelivery {
             number,
             kind: kind.to_owned(),
             payload,
             repeated: 0,
-            state: State::Waiting,
+            state: DeliveryState::Waiting,
         });
         number
     }
 
-    pub(crate) fn all(&self) -> &[Delivery] {
+    pub(crate) fn all(&self) -> &[EventDelivery] {
         &self.all
     }
 
     /// The next envelope for this connection.
     pub(crate) fn next(&mut self, connection: u64, now: Instant) -> Option<String> {
         self.expire(now);
-        let delivery = self.all.iter_mut().find(|it| it.state == State::Waiting)?;
+        let delivery = self.all.iter_mut().find(|it| it.state == DeliveryState::Waiting)?;
         self.envelopes += 1;
         let envelope = format!("envelope-{}", self.envelopes);
-        delivery.state = State::Sent { connection, envelope: envelope.clone(), at: now };
+        delivery.state = DeliveryState::Sent { connection, envelope: envelope.clone(), at: now };
         Some(delivery.frame(&envelope))
     }
 
-    /// When somebody should look again.
+    /// When the next delivery expires.
     pub(crate) fn next_expiry(&self) -> Option<Instant> {
-        let sent = |delivery: &Delivery| match delivery.state {
-            State::Sent { at, .. } => Some(at + self.patience),
-            State::Waiting | State::Acked | State::Lost => None,
+        let sent = |delivery: &EventDelivery| match delivery.state {
+            DeliveryState::Sent { at, .. } => Some(at + self.ack_timeout),
+            DeliveryState::Waiting | DeliveryState::Acked | DeliveryState::Lost => None,
         };
         self.all.iter().filter_map(sent).min()
     }
 
-    /// The delivery and how long it took; `None`: unknown or too late.
+    /// Returns the delivery and how long it took. `None`: unknown or too late.
     pub(crate) fn ack(&mut self, envelope: &str, now: Instant) -> Option<(u64, Duration)> {
         self.expire(now);
         self.all.iter_mut().find_map(|delivery| {
-            let State::Sent { envelope: sent, at, .. } = &delivery.state else { return None };
+            let DeliveryState::Sent { envelope: sent, at, .. } = &delivery.state else { return None };
             let took = (sent == envelope).then(|| now - *at)?;
-            delivery.state = State::Acked;
+            delivery.state = DeliveryState::Acked;
             Some((delivery.number, took))
         })
     }
 
-    /// What was on its way over this connection is said again.
+    /// Repeats the deliveries of a connection that ended.
     pub(crate) fn connection_lost(&mut self, connection: u64) {
         for delivery in &mut self.all {
-            if matches!(&delivery.state, State::Sent { connection: over, .. } if *over == connection) {
-                delivery.again();
+            if matches!(&delivery.state, DeliveryState::Sent { connection: over, .. } if *over == connection)
+            {
+                delivery.repeat();
             }
         }
     }
 
-    /// What was not heard so far is never said again.
-    pub(crate) fn give_up(&mut self) {
-        for delivery in self.all.iter_mut().filter(|it| it.state != State::Acked) {
-            delivery.state = State::Lost;
+    /// Drops all deliveries that are not acknowledged.
+    pub(crate) fn drop_unacknowledged(&mut self) {
+        for delivery in self.all.iter_mut().filter(|it| it.state != DeliveryState::Acked) {
+            delivery.state = DeliveryState::Lost;
         }
     }
 
     fn expire(&mut self, now: Instant) {
-        let patience = self.patience;
+        let ack_timeout = self.ack_timeout;
         for delivery in &mut self.all {
-            if matches!(&delivery.state, State::Sent { at, .. } if now >= *at + patience) {
-                delivery.again();
+            if matches!(&delivery.state, DeliveryState::Sent { at, .. } if now >= *at + ack_timeout) {
+                delivery.repeat();
             }
         }
     }
 }
 
-impl Delivery {
-    fn again(&mut self) {
+impl EventDelivery {
+    fn repeat(&mut self) {
         self.repeated += 1;
-        self.state = if self.repeated > REPETITIONS { State::Lost } else { State::Waiting };
+        self.state = if self.repeated > REPETITIONS { DeliveryState::Lost } else { DeliveryState::Waiting };
     }
 
     fn frame(&self, envelope: &str) -> String {
@@ -146,7 +146,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_not_acknowledged_in_time_is_said_again_and_then_given_up() {
+    fn repeats_unacknowledged_deliveries_then_drops_them() {
         let mut deliveries = Deliveries::default();
         let number = deliveries.push("events_api", json!({}));
         let mut now = Instant::now();
@@ -154,17 +154,17 @@ mod tests {
             let frame: Value = serde_json::from_str(&deliveries.next(1, now).unwrap()).unwrap();
             assert_eq!(frame["retry_attempt"], attempt);
             assert_eq!(deliveries.next(1, now), None, "not twice at once");
-            now += deliveries.patience;
+            now += deliveries.ack_timeout;
             let envelope = frame["envelope_id"].as_str().unwrap();
             assert_eq!(deliveries.ack(envelope, now), None, "too late");
         }
         assert_eq!(deliveries.next(1, now), None);
-        assert_eq!(deliveries.all()[0].state, State::Lost);
+        assert_eq!(deliveries.all()[0].state, DeliveryState::Lost);
         assert_eq!(number, 0);
     }
 
     #[test]
-    fn a_lost_connection_gives_back_what_was_on_its_way() {
+    fn repeats_deliveries_of_a_lost_connection() {
         let mut deliveries = Deliveries::default();
         deliveries.push("events_api", json!({}));
         let now = Instant::now();

@@ -1,41 +1,42 @@
-//! The road of one request: arrive, be held, be applied, be held again, be answered.
+//! HTTP: one request through the pipeline, from arrival to its response.
 
 use std::sync::Arc;
 
 use axum::body::to_bytes;
 use axum::extract::ws::WebSocketUpgrade;
-use axum::extract::{ConnectInfo, FromRequestParts, Request, State};
+use axum::extract::{self, ConnectInfo, FromRequestParts, Request};
 use axum::http::{HeaderMap, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use bytes::Bytes;
 use serde_json::{Value, json};
 
-use super::Shared;
+use super::error::ServiceError;
 use super::fault::Fault;
 use super::params::Params;
-use super::refusal::Refusal;
-use super::world::{Change, Outcome, World};
+use super::state::{Outcome, State, VisibleChange};
+use super::{Shared, SlackApi};
 use super::{methods, socket};
-use crate::files::{self, Stored};
-use crate::line::Line;
-use crate::road::{self, End, Held, Ticket};
+use crate::faults::pipeline::{self, CallGuard, Completion, MatchedRules};
+use crate::server::fake::FileHost;
+use crate::server::files::{self, StoredFile};
+use crate::server::reset::ResetHandle;
 
 const LARGEST_BODY: usize = 64 << 20;
 const SIGN_IN: &str = "<!DOCTYPE html><html><title>Sign in | Slack</title></html>";
 const GARBAGE: &[u8] = b"<html>\xff\xfe{\"ok\":tru";
-/// How often one response address may be used.
-const RESPONSES: usize = 5;
+/// How often one response URL may be used.
+const MAX_RESPONSES: usize = 5;
 
 pub(crate) async fn serve(
-    State(shared): State<Arc<Shared>>,
-    ConnectInfo(line): ConnectInfo<Line>,
+    extract::State(shared): extract::State<Arc<Shared>>,
+    ConnectInfo(connection): ConnectInfo<ResetHandle>,
     request: Request,
 ) -> Response {
     let (mut head, body) = request.into_parts();
     let path = head.uri.path().to_owned();
     if path == "/link" {
         return match WebSocketUpgrade::from_request_parts(&mut head, &()).await {
-            Ok(upgrade) => link(shared, line, upgrade).await,
+            Ok(upgrade) => link(shared, connection, upgrade).await,
             Err(refused) => refused.into_response(),
         };
     }
@@ -46,131 +47,148 @@ pub(crate) async fn serve(
     let query = head.uri.query().unwrap_or("");
     if path.starts_with("/response/") {
         let params = Params::parse("", kind, &body, true);
-        return call(&shared, &line, "response_url", &path, Arc::new(params)).await;
+        return serve_method(&shared, &connection, "response_url", &path, Arc::new(params)).await;
     }
     if path.starts_with("/files-pri/") {
-        return download(&shared, &line, &path, &bearer(&head.headers)).await;
+        return download(&shared, &connection, &path, &bearer(&head.headers)).await;
     }
     if let Some(id) = path.strip_prefix("/upload/v1/") {
-        return bring(&shared, &line, id, body).await;
+        return upload(&shared, &connection, id, body).await;
     }
     let Some(method) = path.strip_prefix("/api/") else {
         return StatusCode::NOT_FOUND.into_response();
     };
-    let params = Params::parse(query, kind, &body, methods::takes_json(method));
-    call(&shared, &line, method, &bearer(&head.headers), Arc::new(params)).await
+    let params = Params::parse(query, kind, &body, methods::accepts_json(method));
+    serve_method(&shared, &connection, method, &bearer(&head.headers), Arc::new(params)).await
 }
 
-async fn link(shared: Arc<Shared>, line: Line, upgrade: WebSocketUpgrade) -> Response {
-    let (_, held) = arrive(&shared, "socket", "", &Arc::default());
-    if let Some(end) = held.before().await {
-        return answer(&line, end);
+async fn link(shared: Arc<Shared>, connection: ResetHandle, upgrade: WebSocketUpgrade) -> Response {
+    let (_, rules) = arrive(&shared, "socket", "", &Arc::default());
+    if let Some(completion) = rules.before().await {
+        return response(&connection, completion);
     }
-    upgrade.on_upgrade(move |socket| socket::serve(shared, line, socket))
+    upgrade.on_upgrade(move |socket| socket::serve(shared, connection, socket))
 }
 
-/// `who` is the token, or the address for a response.
-async fn call(shared: &Arc<Shared>, line: &Line, method: &str, who: &str, params: Arc<Params>) -> Response {
-    let (number, held) = arrive(shared, method, who, &params);
-    let ticket = Ticket::new(&shared.world, number);
-    if let Some(early) = held.before().await {
-        return finish(ticket, line, early);
+/// `caller` is the token, or the path of a response URL.
+async fn serve_method(
+    shared: &Arc<Shared>,
+    connection: &ResetHandle,
+    method: &str,
+    caller: &str,
+    params: Arc<Params>,
+) -> Response {
+    let (number, rules) = arrive(shared, method, caller, &params);
+    let call = CallGuard::new(&shared.state, number);
+    if let Some(early) = rules.before().await {
+        return finish(call, connection, early);
     }
-    let (served, change) = shared.world.change(|world| match method {
-        "response_url" => respond(world, &format!("{}{who}", world.origin), &params),
-        method => methods::apply(world, method, who, &params),
+    let (served, change) = shared.state.change(|state| match method {
+        "response_url" => respond(state, &format!("{}{caller}", state.origin), &params),
+        method => methods::apply(state, method, caller, &params),
     });
     if let Some(change) = &change {
-        shared.announce(change);
+        shared.notify_observers(change);
     }
-    ticket.applied(served.is_ok());
-    let end = held.after(served).await;
-    finish(ticket, line, end)
+    call.set_applied(served.is_ok());
+    let completion = rules.after(served).await;
+    finish(call, connection, completion)
 }
 
-/// On record as `download`. Without a token it is not the file that comes, but a page to sign in with.
-async fn download(shared: &Shared, line: &Line, path: &str, token: &str) -> Response {
-    let (number, held) = arrive(shared, "download", token, &Arc::default());
-    let ticket = Ticket::new(&shared.world, number);
-    let end = match held.before().await {
+/// Recorded as `download`. Without a valid token it serves a sign-in page instead of the file.
+async fn download(shared: &Shared, connection: &ResetHandle, path: &str, token: &str) -> Response {
+    let (number, rules) = arrive(shared, "download", token, &Arc::default());
+    let call = CallGuard::new(&shared.state, number);
+    let completion = match rules.before().await {
         Some(early) => early,
         None => {
-            let (known, stored) = shared.world.read(|world| {
-                let known = world.workspaces.iter().any(|workspace| workspace.token == token);
-                (known, world.files.get(path).cloned())
+            let name = path.strip_prefix(SlackApi::DOWNLOADS).unwrap_or_default();
+            let (known, file) = shared.state.read(|state| {
+                let known = state.workspaces.iter().any(|workspace| workspace.token == token);
+                (known, state.files.get(name).cloned())
             });
-            let stored = if known { stored } else { Some(Stored::Content(SIGN_IN.into())) };
-            ticket.applied(known && stored.is_some());
-            let gone = || Refusal { status: 404, ..Refusal::new("file_not_found") };
-            held.after(stored.ok_or_else(gone)).await
+            let file = if known { file } else { Some(StoredFile::Content(SIGN_IN.into())) };
+            call.set_applied(known && file.is_some());
+            let gone = || ServiceError { status: 404, ..ServiceError::new("file_not_found") };
+            rules.after(file.ok_or_else(gone)).await
         }
     };
-    match files::served(end) {
+    match files::response(completion) {
         Ok((response, whole)) => {
-            ticket.close(if whole { Outcome::Ok } else { Outcome::Garbled });
+            call.close(if whole { Outcome::Ok } else { Outcome::Garbled });
             response
         }
-        Err(end) => finish(ticket, line, end),
+        Err(completion) => finish(call, connection, completion),
     }
 }
 
-/// The second step of an upload, on record as `upload`.
-async fn bring(shared: &Shared, line: &Line, id: &str, content: Bytes) -> Response {
-    let (number, held) = arrive(shared, "upload", "", &Arc::default());
-    let ticket = Ticket::new(&shared.world, number);
-    if let Some(early) = held.before().await {
-        return finish(ticket, line, early);
+/// Receives the content of an upload. Recorded as `upload`.
+async fn upload(shared: &Shared, connection: &ResetHandle, id: &str, content: Bytes) -> Response {
+    let (number, rules) = arrive(shared, "upload", "", &Arc::default());
+    let call = CallGuard::new(&shared.state, number);
+    if let Some(early) = rules.before().await {
+        return finish(call, connection, early);
     }
-    let served = shared.world.change(|world| {
-        let gone = || Refusal { status: 404, ..Refusal::new("file_not_found") };
-        let brought = world.uploads.get_mut(id).ok_or_else(gone)?;
-        if brought.length != content.len() {
-            return Err(Refusal { status: 400, ..Refusal::new("wrong_length") });
+    let served = shared.state.change(|state| {
+        let gone = || ServiceError { status: 404, ..ServiceError::new("file_not_found") };
+        let pending = state.uploads.get_mut(id).ok_or_else(gone)?;
+        if pending.length != content.len() {
+            return Err(ServiceError { status: 400, ..ServiceError::new("wrong_length") });
         }
-        brought.content = Some(content);
+        pending.content = Some(content);
         Ok(json!({ "ok": true }))
     });
-    ticket.applied(served.is_ok());
-    let end = held.after(served).await;
-    finish(ticket, line, end)
+    call.set_applied(served.is_ok());
+    let completion = rules.after(served).await;
+    finish(call, connection, completion)
 }
 
-fn respond(world: &mut World, url: &str, params: &Params) -> (Result<Value, Refusal>, Option<Change>) {
-    let used = world.responses.iter().filter(|response| response.url == url).count();
-    if used >= RESPONSES {
+fn respond(
+    state: &mut State,
+    url: &str,
+    params: &Params,
+) -> (Result<Value, ServiceError>, Option<VisibleChange>) {
+    let used = state.responses.iter().filter(|response| response.url == url).count();
+    if used >= MAX_RESPONSES {
         let body = json!({ "ok": false, "error": "used_url" });
-        return (Err(Refusal { status: 404, retry_after: None, body }), None);
+        return (Err(ServiceError { status: 404, retry_after: None, body }), None);
     }
     let response = super::Response { url: url.to_owned(), body: Value::Object(params.0.clone()) };
-    world.responses.push(response.clone());
-    (Ok(json!({ "ok": true })), Some(Change::Responded(response)))
+    state.responses.push(response.clone());
+    (Ok(json!({ "ok": true })), Some(VisibleChange::Responded(response)))
 }
 
-fn finish(ticket: Ticket<'_, World>, line: &Line, end: End<Value, Refusal>) -> Response {
-    ticket.close(match &end {
-        End::Answer(Ok(_)) => Outcome::Ok,
-        End::Answer(Err(refusal)) => Outcome::Refused { status: refusal.status, error: refusal.error() },
-        End::Page(status) => Outcome::Refused { status: *status, error: String::new() },
-        End::Reset => Outcome::Reset,
-        End::Garbage | End::Half(_) => Outcome::Garbled,
+fn finish(
+    call: CallGuard<'_, State>,
+    connection: &ResetHandle,
+    completion: Completion<Value, ServiceError>,
+) -> Response {
+    call.close(match &completion {
+        Completion::Respond(Ok(_)) => Outcome::Ok,
+        Completion::Respond(Err(error)) => Outcome::Refused(error.clone()),
+        Completion::ProxyError(status) => {
+            Outcome::Refused(ServiceError { status: *status, ..ServiceError::body(Value::Null) })
+        }
+        Completion::Reset => Outcome::Reset,
+        Completion::Garbage | Completion::Truncate(_) => Outcome::Garbled,
     });
-    answer(line, end)
+    response(connection, completion)
 }
 
-fn answer(line: &Line, end: End<Value, Refusal>) -> Response {
-    match end {
-        End::Answer(Ok(body)) => road::json(StatusCode::OK, body.to_string()),
-        End::Answer(Err(refusal)) => {
-            let mut response = road::json(road::status(refusal.status), refusal.body.to_string());
-            if let Some(seconds) = refusal.retry_after {
+fn response(connection: &ResetHandle, completion: Completion<Value, ServiceError>) -> Response {
+    match completion {
+        Completion::Respond(Ok(body)) => pipeline::json(StatusCode::OK, body.to_string()),
+        Completion::Respond(Err(error)) => {
+            let mut response = pipeline::json(pipeline::status(error.status), error.body.to_string());
+            if let Some(seconds) = error.retry_after {
                 response.headers_mut().insert(header::RETRY_AFTER, seconds.into());
             }
             response
         }
-        End::Page(code) => (road::status(code), "<html></html>").into_response(),
-        End::Reset => road::reset(line),
-        End::Garbage => GARBAGE.into_response(),
-        End::Half(served) => road::half(served.unwrap_or_else(|refusal| refusal.body).to_string()),
+        Completion::ProxyError(code) => (pipeline::status(code), "<html></html>").into_response(),
+        Completion::Reset => pipeline::reset(connection),
+        Completion::Garbage => GARBAGE.into_response(),
+        Completion::Truncate(served) => pipeline::half(served.unwrap_or_else(|error| error.body).to_string()),
     }
 }
 
@@ -179,11 +197,16 @@ fn bearer(headers: &HeaderMap) -> String {
     value.strip_prefix("Bearer ").unwrap_or_default().to_owned()
 }
 
-/// Its number on record, and what the rules have in store for it.
-pub(crate) fn arrive(shared: &Shared, method: &str, token: &str, params: &Arc<Params>) -> (u64, Held<Fault>) {
-    shared.world.change(|world| {
-        let number = world.arrive(method, token, params);
+/// Records a call and applies the rules. Returns its number.
+pub(crate) fn arrive(
+    shared: &Shared,
+    method: &str,
+    token: &str,
+    params: &Arc<Params>,
+) -> (u64, MatchedRules<Fault>) {
+    shared.state.change(|state| {
+        let number = state.record_call(method, token, params);
         let channel = params.channel().map(str::to_owned);
-        (number, shared.rules.take(method, channel, params.str("text"), |_| true))
+        (number, shared.rules.apply(method, channel, params.str("text"), |_| true))
     })
 }

@@ -1,19 +1,18 @@
-//! What people do in Slack, as the envelopes that an app gets of it.
+//! User actions as the payloads of envelopes.
 
 use serde_json::{Value, json};
 
-/// A message somebody writes. Public fields may be changed at will.
+/// A message from a user.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Incoming {
     pub channel: String,
     pub user: String,
     pub text: String,
     pub thread: Option<String>,
-    /// Who began that thread.
     pub parent_user: Option<String>,
-    /// The workspace; that of the channel if none is named.
+    /// The workspace; by default that of the channel.
     pub team: Option<String>,
-    /// Fields added to the event or replaced in it.
+    /// Fields to add to the event or to replace.
     pub fields: Value,
 }
 
@@ -42,14 +41,14 @@ impl Incoming {
         self
     }
 
-    /// `{"subtype": "bot_message", "bot_id": "B9"}`, say.
+    /// Adds or replaces fields, such as `{"subtype": "bot_message", "bot_id": "B9"}`.
     #[must_use]
     pub fn with(mut self, fields: Value) -> Self {
         self.fields = fields;
         self
     }
 
-    /// The event as `message` (`kind` "message") or as `app_mention`.
+    /// The event, as `message` or `app_mention`.
     pub(crate) fn event(&self, kind: &str, team: &str, ts: &str) -> Value {
         let mut event = json!({
             "type": kind, "channel": self.channel, "user": self.user, "text": self.text,
@@ -98,7 +97,7 @@ pub(crate) fn command(
     })
 }
 
-/// The payload of an `interactive` envelope: a pressed button.
+/// The payload of an `interactive` envelope: a button press.
 pub(crate) fn pressed(
     team: &str,
     number: u64,

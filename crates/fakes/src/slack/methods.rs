@@ -1,19 +1,19 @@
-//! The methods of the Web API, each a function from the world and the parameters to an answer.
+//! The methods of the Web API, each a function of the state and the parameters.
 
 use serde_json::{Value, json};
 
-use super::chat::{Channel, Message};
+use super::channel::{SlackChannel, SlackMessage};
+use super::error::{MethodResult, ServiceError};
 use super::params::Params;
-use super::refusal::{Answer, Refusal};
-use super::world::{Brought, Change, Workspace, World};
-use crate::files::Upload;
+use super::state::{PendingUpload, State, VisibleChange, Workspace};
+use crate::server::files::Upload;
 
 const LONGEST_TEXT: usize = 40_000;
 const LONGEST_EDIT: usize = 4_000;
 const LONGEST_SECTION: usize = 3_000;
 
-/// Methods that take JSON; the others read only forms and queries.
-pub(crate) fn takes_json(method: &str) -> bool {
+/// Whether the method accepts JSON; the others read only forms and queries.
+pub(crate) fn accepts_json(method: &str) -> bool {
     matches!(
         method,
         "chat.postMessage"
@@ -29,77 +29,77 @@ pub(crate) fn takes_json(method: &str) -> bool {
     )
 }
 
-type Done = Result<(Value, Option<Change>), Refusal>;
+type Applied = Result<(Value, Option<VisibleChange>), ServiceError>;
 
 pub(crate) fn apply(
-    world: &mut World,
+    state: &mut State,
     method: &str,
     token: &str,
     params: &Params,
-) -> (Answer, Option<Change>) {
-    match called(world, method, token, params) {
+) -> (MethodResult, Option<VisibleChange>) {
+    match dispatch(state, method, token, params) {
         Ok((mut answer, change)) => {
             answer["ok"] = true.into();
             (Ok(answer), change)
         }
-        Err(refusal) => (Err(refusal), None),
+        Err(error) => (Err(error), None),
     }
 }
 
-fn called(world: &mut World, method: &str, token: &str, params: &Params) -> Done {
+fn dispatch(state: &mut State, method: &str, token: &str, params: &Params) -> Applied {
     if token.is_empty() {
-        return Err(Refusal::new("not_authed"));
+        return Err(ServiceError::new("not_authed"));
     }
     if method == "apps.connections.open" {
-        return open(world, token);
+        return open(state, token);
     }
     let by = |workspace: &&Workspace| workspace.token == token;
-    let Some(workspace) = world.workspaces.iter().find(by).cloned() else {
+    let Some(workspace) = state.workspaces.iter().find(by).cloned() else {
         let wrong = if token.starts_with("xapp-") { "not_allowed_token_type" } else { "invalid_auth" };
-        return Err(Refusal::new(wrong));
+        return Err(ServiceError::new(wrong));
     };
     match method {
-        "auth.test" => Ok((who(&workspace), None)),
-        "chat.postMessage" => post(world, &workspace, params),
-        "chat.update" => update(world, &workspace, params),
-        "chat.delete" => delete(world, &workspace, params),
-        "conversations.info" => info(world, &workspace, params),
-        "conversations.open" => open_conversation(world, &workspace, params),
-        "conversations.replies" => replies(world, &workspace, params),
-        "conversations.history" => history(world, &workspace, params),
-        "users.info" => user(world, params),
-        "users.conversations" => conversations(world, &workspace, params),
-        "assistant.threads.setStatus" => status(world, &workspace, params),
-        "reactions.add" => react(world, &workspace, params, true),
-        "reactions.remove" => react(world, &workspace, params, false),
-        "files.getUploadURLExternal" => ticket(world, params),
-        "files.completeUploadExternal" => share(world, &workspace, params),
-        _unknown => Err(Refusal::new("unknown_method")),
+        "auth.test" => Ok((identity(&workspace), None)),
+        "chat.postMessage" => post(state, &workspace, params),
+        "chat.update" => update(state, &workspace, params),
+        "chat.delete" => delete(state, &workspace, params),
+        "conversations.info" => info(state, &workspace, params),
+        "conversations.open" => open_conversation(state, &workspace, params),
+        "conversations.replies" => replies(state, &workspace, params),
+        "conversations.history" => history(state, &workspace, params),
+        "users.info" => user(state, params),
+        "users.conversations" => conversations(state, &workspace, params),
+        "assistant.threads.setStatus" => status(state, &workspace, params),
+        "reactions.add" => react(state, &workspace, params, true),
+        "reactions.remove" => react(state, &workspace, params, false),
+        "files.getUploadURLExternal" => request_upload(state, params),
+        "files.completeUploadExternal" => share(state, &workspace, params),
+        _unknown => Err(ServiceError::new("unknown_method")),
     }
 }
 
-fn open(world: &World, token: &str) -> Done {
+fn open(state: &State, token: &str) -> Applied {
     if !token.starts_with("xapp-") {
-        return Err(Refusal::new("not_allowed_token_type"));
+        return Err(ServiceError::new("not_allowed_token_type"));
     }
-    if world.app_token.as_deref().is_some_and(|expected| expected != token) {
-        return Err(Refusal::new("invalid_auth"));
+    if state.app_token.as_deref().is_some_and(|expected| expected != token) {
+        return Err(ServiceError::new("invalid_auth"));
     }
-    let url = format!("{}/link?ticket={}", world.origin.replacen("http", "ws", 1), world.calls.next());
+    let url = format!("{}/link?ticket={}", state.origin.replacen("http", "ws", 1), state.calls.next());
     Ok((json!({ "url": url }), None))
 }
 
-fn who(workspace: &Workspace) -> Value {
+fn identity(workspace: &Workspace) -> Value {
     json!({
         "url": "https://acme.slack.com/", "team": format!("Team {}", workspace.team), "user": "petasos",
         "team_id": workspace.team, "user_id": workspace.bot_user, "bot_id": workspace.bot_id,
     })
 }
 
-fn post(world: &mut World, workspace: &Workspace, params: &Params) -> Done {
-    let ts = world.tick();
-    let place = channel(world, workspace, params)?;
-    let message = Message {
+fn post(state: &mut State, workspace: &Workspace, params: &Params) -> Applied {
+    let ts = state.next_ts();
+    let target = find_channel(state, workspace, params)?;
+    let message = SlackMessage {
         channel: params.channel().unwrap_or_default().to_owned(),
         ts,
         text: text(params, LONGEST_TEXT)?,
@@ -109,38 +109,38 @@ fn post(world: &mut World, workspace: &Workspace, params: &Params) -> Done {
         edits: 0,
         files: Vec::new(),
     };
-    place.messages.push(message.clone());
-    // A word of the bot takes its status away.
+    target.messages.push(message.clone());
+    // A message of the bot clears its status.
     if let Some(thread) = &message.thread {
-        place.statuses.retain(|(of, _)| of != thread);
+        target.statuses.retain(|(of, _)| of != thread);
     }
-    let wire = message.wire(&workspace.bot_user);
-    let answer = json!({ "channel": message.channel, "ts": message.ts, "message": wire });
-    Ok((answer, Some(Change::Sent(message))))
+    let json = message.to_json(&workspace.bot_user);
+    let answer = json!({ "channel": message.channel, "ts": message.ts, "message": json });
+    Ok((answer, Some(VisibleChange::Sent(message))))
 }
 
-fn ticket(world: &mut World, params: &Params) -> Done {
-    let name = params.str("filename").ok_or_else(|| Refusal::new("invalid_arguments"))?.to_owned();
+fn request_upload(state: &mut State, params: &Params) -> Applied {
+    let name = params.str("filename").ok_or_else(|| ServiceError::new("invalid_arguments"))?.to_owned();
     let length = params.str("length").and_then(|length| length.parse().ok()).filter(|length| *length > 0);
-    let length = length.ok_or_else(|| Refusal::new("invalid_arguments"))?;
-    let id = format!("F{}", world.uploads.len() + 1);
-    let url = format!("{}/upload/v1/{id}", world.origin);
-    world.uploads.insert(id.clone(), Brought { name, length, content: None });
+    let length = length.ok_or_else(|| ServiceError::new("invalid_arguments"))?;
+    let id = format!("F{}", state.uploads.len() + 1);
+    let url = format!("{}/upload/v1/{id}", state.origin);
+    state.uploads.insert(id.clone(), PendingUpload { name, length, content: None });
     Ok((json!({ "upload_url": url, "file_id": id }), None))
 }
 
-/// Shows what was brought. The message is made later and its moment not told, as on the real service.
-fn share(world: &mut World, workspace: &Workspace, params: &Params) -> Done {
-    let ts = world.tick();
+/// Shares the uploads in a message. Like the real service, does not return its timestamp.
+fn share(state: &mut State, workspace: &Workspace, params: &Params) -> Applied {
+    let ts = state.next_ts();
     let listed = params.get("files").and_then(Value::as_array).map(Vec::as_slice).unwrap_or_default();
     let mut files = Vec::new();
     for file in listed {
-        let brought = file["id"].as_str().and_then(|id| world.uploads.get(id));
-        let content = brought.and_then(|brought| Some((brought.name.clone(), brought.content.clone()?)));
-        let (name, content) = content.ok_or_else(|| Refusal::new("file_not_found"))?;
+        let pending = file["id"].as_str().and_then(|id| state.uploads.get(id));
+        let content = pending.and_then(|pending| Some((pending.name.clone(), pending.content.clone()?)));
+        let (name, content) = content.ok_or_else(|| ServiceError::new("file_not_found"))?;
         files.push(Upload { field: String::new(), name, mime: String::new(), content });
     }
-    let message = Message {
+    let message = SlackMessage {
         channel: params.channel().unwrap_or_default().to_owned(),
         ts,
         text: params.str("initial_comment").unwrap_or_default().to_owned(),
@@ -150,15 +150,15 @@ fn share(world: &mut World, workspace: &Workspace, params: &Params) -> Done {
         edits: 0,
         files,
     };
-    channel(world, workspace, params)?.messages.push(message.clone());
-    Ok((json!({ "files": listed }), Some(Change::Sent(message))))
+    find_channel(state, workspace, params)?.messages.push(message.clone());
+    Ok((json!({ "files": listed }), Some(VisibleChange::Sent(message))))
 }
 
-fn update(world: &mut World, workspace: &Workspace, params: &Params) -> Done {
+fn update(state: &mut State, workspace: &Workspace, params: &Params) -> Applied {
     let text = text(params, LONGEST_EDIT)?;
     let blocks = blocks(params)?;
-    let place = channel(world, workspace, params)?;
-    let message = place.find_mut(params.str("ts").unwrap_or_default())?;
+    let target = find_channel(state, workspace, params)?;
+    let message = target.find_mut(params.str("ts").unwrap_or_default())?;
     message.text = text;
     if blocks.is_some() {
         message.blocks = blocks;
@@ -166,18 +166,18 @@ fn update(world: &mut World, workspace: &Workspace, params: &Params) -> Done {
     message.edits += 1;
     let answer = json!({ "channel": message.channel, "ts": message.ts, "text": message.text });
     let message = message.clone();
-    Ok((answer, Some(Change::Edited(message))))
+    Ok((answer, Some(VisibleChange::Edited(message))))
 }
 
-fn delete(world: &mut World, workspace: &Workspace, params: &Params) -> Done {
+fn delete(state: &mut State, workspace: &Workspace, params: &Params) -> Applied {
     let ts = params.str("ts").unwrap_or_default().to_owned();
-    channel(world, workspace, params)?.delete(&ts)?;
+    find_channel(state, workspace, params)?.delete(&ts)?;
     let channel = params.channel().unwrap_or_default().to_owned();
-    Ok((json!({ "channel": channel, "ts": ts }), Some(Change::Deleted { channel, ts })))
+    Ok((json!({ "channel": channel, "ts": ts }), Some(VisibleChange::Deleted { channel, ts })))
 }
 
-fn info(world: &mut World, workspace: &Workspace, params: &Params) -> Done {
-    let archived = channel(world, workspace, params)?.archived;
+fn info(state: &mut State, workspace: &Workspace, params: &Params) -> Applied {
+    let archived = find_channel(state, workspace, params)?.archived;
     let id = params.channel().unwrap_or_default();
     let im = id.starts_with('D');
     let channel =
@@ -185,43 +185,47 @@ fn info(world: &mut World, workspace: &Workspace, params: &Params) -> Done {
     Ok((json!({ "channel": channel }), None))
 }
 
-fn open_conversation(world: &mut World, workspace: &Workspace, params: &Params) -> Done {
-    let user = params.str("users").ok_or_else(|| Refusal::new("users_list_not_supplied"))?;
+fn open_conversation(state: &mut State, workspace: &Workspace, params: &Params) -> Applied {
+    let user = params.str("users").ok_or_else(|| ServiceError::new("users_list_not_supplied"))?;
     let id = format!("D{}", user.trim_start_matches(['U', 'W']));
-    world.add_channel(&workspace.team, &id);
+    state.add_channel(&workspace.team, &id);
     Ok((json!({ "channel": { "id": id } }), None))
 }
 
-/// A thread, oldest first; its first message comes along whatever `oldest` says.
-fn replies(world: &mut World, workspace: &Workspace, params: &Params) -> Done {
-    let root = params.str("ts").ok_or_else(|| Refusal::new("thread_not_found"))?.to_owned();
+/// A thread, oldest first; always includes its first message.
+fn replies(state: &mut State, workspace: &Workspace, params: &Params) -> Applied {
+    let root = params.str("ts").ok_or_else(|| ServiceError::new("thread_not_found"))?.to_owned();
     let oldest = params.str("oldest").unwrap_or_default().to_owned();
-    let mut all = told(world, workspace, params)?;
+    let mut all = all_messages(state, workspace, params)?;
     let later = |it: &Value| it["ts"].as_str().unwrap_or_default() > oldest.as_str();
     all.retain(|it| it["ts"] == *root || (it["thread_ts"] == *root && later(it)));
     page(all, params)
 }
 
 /// The channel itself, newest first, between `oldest` and `latest`.
-fn history(world: &mut World, workspace: &Workspace, params: &Params) -> Done {
+fn history(state: &mut State, workspace: &Workspace, params: &Params) -> Applied {
     let oldest = params.str("oldest").unwrap_or_default().to_owned();
     let latest = params.str("latest").map(str::to_owned);
-    let mut all = told(world, workspace, params)?;
+    let mut all = all_messages(state, workspace, params)?;
     all.retain(|it| {
-        let alone = it["thread_ts"].is_null() || it["thread_ts"] == it["ts"];
+        let in_channel = it["thread_ts"].is_null() || it["thread_ts"] == it["ts"];
         let ts = it["ts"].as_str().unwrap_or_default();
-        alone && ts > oldest.as_str() && latest.as_deref().is_none_or(|latest| ts < latest)
+        in_channel && ts > oldest.as_str() && latest.as_deref().is_none_or(|latest| ts < latest)
     });
     all.reverse();
     page(all, params)
 }
 
-/// Everybody's messages, oldest first, as history tells them: without their channel.
-fn told(world: &mut World, workspace: &Workspace, params: &Params) -> Result<Vec<Value>, Refusal> {
-    let place = channel(world, workspace, params)?;
-    let said = place.heard.iter().cloned();
-    let own = place.messages.iter().map(|message| message.wire(&workspace.bot_user));
-    let mut all: Vec<Value> = said.chain(own).collect();
+/// All messages, oldest first, without their channel as in the real history.
+fn all_messages(
+    state: &mut State,
+    workspace: &Workspace,
+    params: &Params,
+) -> Result<Vec<Value>, ServiceError> {
+    let target = find_channel(state, workspace, params)?;
+    let incoming = target.incoming.iter().cloned();
+    let own = target.messages.iter().map(|message| message.to_json(&workspace.bot_user));
+    let mut all: Vec<Value> = incoming.chain(own).collect();
     for message in &mut all {
         let fields = message.as_object_mut();
         fields.map(|fields| ["channel", "channel_type"].map(|name| fields.remove(name)));
@@ -230,9 +234,10 @@ fn told(world: &mut World, workspace: &Workspace, params: &Params) -> Result<Vec
     Ok(all)
 }
 
-fn page(all: Vec<Value>, params: &Params) -> Done {
+fn page(all: Vec<Value>, params: &Params) -> Applied {
     let number = |name: &str| params.str(name).and_then(|text| text.parse::<usize>().ok());
-    let (from, most) = (number("cursor").unwrap_or(0), number("limit").unwrap_or(100));
+    let from = number("cursor").unwrap_or(0);
+    let most = number("limit").unwrap_or(100);
     let next = if all.len() > from + most { (from + most).to_string() } else { String::new() };
     let messages: Vec<Value> = all.into_iter().skip(from).take(most).collect();
     let more = !next.is_empty();
@@ -241,25 +246,25 @@ fn page(all: Vec<Value>, params: &Params) -> Done {
     Ok((answer, None))
 }
 
-fn user(world: &World, params: &Params) -> Done {
+fn user(state: &State, params: &Params) -> Applied {
     let id = params.str("user").unwrap_or_default();
-    let name = world.users.get(id).ok_or_else(|| Refusal::new("user_not_found"))?;
+    let name = state.users.get(id).ok_or_else(|| ServiceError::new("user_not_found"))?;
     let profile = json!({ "display_name": name, "real_name": name });
     Ok((json!({ "user": { "id": id, "name": "login", "real_name": name, "profile": profile } }), None))
 }
 
-/// By id, in pages; `cursor` is where the next one begins.
-fn conversations(world: &World, workspace: &Workspace, params: &Params) -> Done {
+/// Sorted by id, in pages.
+fn conversations(state: &State, workspace: &Workspace, params: &Params) -> Applied {
     let limit: usize = params.str("limit").and_then(|it| it.parse().ok()).unwrap_or(100);
     if !(1..=999).contains(&limit) {
-        return Err(Refusal::new("invalid_limit"));
+        return Err(ServiceError::new("invalid_limit"));
     }
     let from: usize = match params.str("cursor") {
-        Some(cursor) => cursor.parse().map_err(|_| Refusal::new("invalid_cursor"))?,
+        Some(cursor) => cursor.parse().map_err(|_| ServiceError::new("invalid_cursor"))?,
         None => 0,
     };
     let wanted = |kind: &str| params.str("types").unwrap_or("public_channel").split(',').any(|it| it == kind);
-    let mut ids: Vec<&String> = world
+    let mut ids: Vec<&String> = state
         .channels
         .iter()
         .filter(|(_, channel)| channel.team == workspace.team)
@@ -272,74 +277,75 @@ fn conversations(world: &World, workspace: &Workspace, params: &Params) -> Done 
         .map(|(id, _)| id)
         .collect();
     ids.sort();
-    let page: Vec<Value> = ids.iter().skip(from).take(limit).map(|id| listed(world, id)).collect();
+    let page: Vec<Value> = ids.iter().skip(from).take(limit).map(|id| listed(state, id)).collect();
     let next = from + page.len();
     let cursor = if next < ids.len() { next.to_string() } else { String::new() };
     Ok((json!({ "channels": page, "response_metadata": { "next_cursor": cursor } }), None))
 }
 
-fn listed(world: &World, id: &str) -> Value {
-    let named = world.names.get(id).cloned().unwrap_or_else(|| id.to_lowercase());
+fn listed(state: &State, id: &str) -> Value {
+    let named = state.names.get(id).cloned().unwrap_or_else(|| id.to_lowercase());
     json!({ "id": id, "name": named, "is_private": id.starts_with('G'), "is_im": id.starts_with('D') })
 }
 
-fn status(world: &mut World, workspace: &Workspace, params: &Params) -> Done {
-    let thread = params.str("thread_ts").ok_or_else(|| Refusal::new("invalid_thread_ts"))?.to_owned();
+fn status(state: &mut State, workspace: &Workspace, params: &Params) -> Applied {
+    let thread = params.str("thread_ts").ok_or_else(|| ServiceError::new("invalid_thread_ts"))?.to_owned();
     let status =
-        params.get("status").and_then(Value::as_str).ok_or_else(|| Refusal::new("invalid_arguments"))?;
-    let place = channel(world, workspace, params)?;
-    place.statuses.push((thread.clone(), status.to_owned()));
+        params.get("status").and_then(Value::as_str).ok_or_else(|| ServiceError::new("invalid_arguments"))?;
+    let target = find_channel(state, workspace, params)?;
+    target.statuses.push((thread.clone(), status.to_owned()));
     let channel = params.channel().unwrap_or_default().to_owned();
-    Ok((json!({}), Some(Change::Status { channel, thread, status: status.to_owned() })))
+    Ok((json!({}), Some(VisibleChange::Status { channel, thread, status: status.to_owned() })))
 }
 
-fn react(world: &mut World, workspace: &Workspace, params: &Params, add: bool) -> Done {
-    let of = |name: &str| params.str(name).unwrap_or_default().to_owned();
-    let (ts, name) = (of("timestamp"), of("name"));
-    let place = channel(world, workspace, params)?;
-    let spoken = place.heard.iter().any(|it| it["ts"] == *ts);
-    if !spoken && place.find_mut(&ts).is_err() {
-        return Err(Refusal::new("message_not_found"));
+fn react(state: &mut State, workspace: &Workspace, params: &Params, add: bool) -> Applied {
+    let field = |name: &str| params.str(name).unwrap_or_default().to_owned();
+    let ts = field("timestamp");
+    let name = field("name");
+    let target = find_channel(state, workspace, params)?;
+    let is_incoming = target.incoming.iter().any(|it| it["ts"] == *ts);
+    if !is_incoming && target.find_mut(&ts).is_err() {
+        return Err(ServiceError::new("message_not_found"));
     }
-    let there = place.marks.iter().position(|mark| *mark == (ts.clone(), name.clone()));
+    let there = target.reactions.iter().position(|known| *known == (ts.clone(), name.clone()));
     match (there, add) {
-        (Some(_), true) => return Err(Refusal::new("already_reacted")),
-        (None, false) => return Err(Refusal::new("no_reaction")),
-        (None, true) => place.marks.push((ts, name)),
-        (Some(at), false) => drop(place.marks.remove(at)),
+        (Some(_), true) => return Err(ServiceError::new("already_reacted")),
+        (None, false) => return Err(ServiceError::new("no_reaction")),
+        (None, true) => target.reactions.push((ts, name)),
+        (Some(at), false) => drop(target.reactions.remove(at)),
     }
     Ok((json!({}), None))
 }
 
-/// The channel, if this workspace knows it.
-fn channel<'a>(
-    world: &'a mut World,
+/// The channel, if it belongs to this workspace.
+fn find_channel<'a>(
+    state: &'a mut State,
     workspace: &Workspace,
     params: &Params,
-) -> Result<&'a mut Channel, Refusal> {
-    let id = params.channel().ok_or_else(|| Refusal::new("channel_not_found"))?;
-    let found = world.channels.get_mut(id).filter(|channel| channel.team == workspace.team);
-    let found = found.ok_or_else(|| Refusal::new("channel_not_found"))?;
+) -> Result<&'a mut SlackChannel, ServiceError> {
+    let id = params.channel().ok_or_else(|| ServiceError::new("channel_not_found"))?;
+    let found = state.channels.get_mut(id).filter(|channel| channel.team == workspace.team);
+    let found = found.ok_or_else(|| ServiceError::new("channel_not_found"))?;
     if found.archived {
-        return Err(Refusal::new("is_archived"));
+        return Err(ServiceError::new("is_archived"));
     }
     Ok(found)
 }
 
-fn text(params: &Params, longest: usize) -> Result<String, Refusal> {
+fn text(params: &Params, longest: usize) -> Result<String, ServiceError> {
     let text = params.str("text").unwrap_or_default();
     if text.is_empty() && params.get("blocks").is_none() {
-        return Err(Refusal::new("no_text"));
+        return Err(ServiceError::new("no_text"));
     }
     if text.chars().count() > longest {
-        return Err(Refusal::new("msg_too_long"));
+        return Err(ServiceError::new("msg_too_long"));
     }
     Ok(text.to_owned())
 }
 
-fn blocks(params: &Params) -> Result<Option<Value>, Refusal> {
+fn blocks(params: &Params) -> Result<Option<Value>, ServiceError> {
     let Some(blocks) = params.get("blocks") else { return Ok(None) };
-    let invalid = || Refusal::new("invalid_blocks");
+    let invalid = || ServiceError::new("invalid_blocks");
     let list = blocks.as_array().filter(|list| list.len() <= 50).ok_or_else(invalid)?;
     for block in list {
         let section = block["text"]["text"].as_str().map_or(0, |text| text.chars().count());
@@ -367,26 +373,30 @@ fn blocks(params: &Params) -> Result<Option<Value>, Refusal> {
 mod tests {
     use super::*;
 
-    fn world() -> World {
-        let mut world = World::default();
+    fn state() -> State {
+        let mut state = State::default();
         for (team, token) in [("T1", "xoxb-1"), ("T2", "xoxb-2")] {
-            let (team, token) = (team.to_owned(), token.to_owned());
-            world.workspaces.push(Workspace { bot_user: "U".into(), bot_id: "B".into(), team, token });
+            state.workspaces.push(Workspace {
+                bot_user: "U".into(),
+                bot_id: "B".into(),
+                team: team.to_owned(),
+                token: token.to_owned(),
+            });
         }
-        world.add_channel("T1", "C1");
-        world
+        state.add_channel("T1", "C1");
+        state
     }
 
     #[track_caller]
     fn check(method: &str, token: &str, params: Value, want: &str) {
         let Value::Object(params) = params else { panic!("an object") };
-        let (answer, _) = apply(&mut world(), method, token, &Params(params));
-        let got = answer.map_or_else(|refusal| refusal.error(), |_| "ok".to_owned());
+        let (answer, _) = apply(&mut state(), method, token, &Params(params));
+        let got = answer.map_or_else(|error| error.name().to_owned(), |_| "ok".to_owned());
         assert_eq!(got, want, "{method} with {token}");
     }
 
     #[test]
-    fn refusals_have_the_names_of_the_real_service() {
+    fn errors_have_the_names_of_the_real_service() {
         let button = |id: &str| json!({ "type": "button", "action_id": id, "text": { "text": "x" } });
         let row = json!([{ "type": "actions", "elements": [button("a"), button("a")] }]);
         check("chat.postMessage", "xoxb-1", json!({ "channel": "C1", "text": "x" }), "ok");

@@ -1,4 +1,4 @@
-//! The parameters of one request: from the query, a form, or JSON where the method takes JSON.
+//! The parameters of one request: from the query, a form, or JSON where the method accepts it.
 
 use serde_json::{Map, Value};
 
@@ -6,7 +6,7 @@ use serde_json::{Map, Value};
 pub struct Params(pub Map<String, Value>);
 
 impl Params {
-    /// `json`: whether this method reads a JSON body. The real service ignores it where it does not.
+    /// `json`: whether this method accepts a JSON body. Like the real service, other methods ignore it.
     pub(crate) fn parse(query: &str, content_type: &str, body: &[u8], json: bool) -> Self {
         let mut params = Map::new();
         form(query, &mut params);
@@ -37,7 +37,7 @@ impl Params {
         }
     }
 
-    /// The channel, however the method calls it.
+    /// The channel, under either name.
     #[must_use]
     pub fn channel(&self) -> Option<&str> {
         self.str("channel").or_else(|| self.str("channel_id"))
@@ -74,7 +74,7 @@ mod tests {
     use super::Params;
 
     #[test]
-    fn json_counts_only_where_the_method_takes_it() {
+    fn reads_json_only_for_methods_that_accept_it() {
         let read = |json| Params::parse("a=1%2B1", "application/json", br#"{"b":"2"}"#, json);
         assert_eq!((read(true).str("a"), read(true).str("b")), (Some("1+1"), Some("2")));
         assert_eq!((read(false).str("a"), read(false).str("b")), (Some("1+1"), None));

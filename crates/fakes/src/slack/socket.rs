@@ -1,6 +1,6 @@
 //! One Socket Mode connection: hello, envelopes out, acknowledgements in.
 //!
-//! A connection that is silent keeps its line open and neither reads nor writes: even pings stay unanswered.
+//! A silent connection stays open but neither reads nor writes; even pings get no response.
 
 use std::future;
 use std::sync::Arc;
@@ -13,52 +13,52 @@ use serde_json::{Value, json};
 
 use super::Shared;
 use super::http::arrive;
-use super::world::{Ack, Connection, Wish, World};
-use crate::line::Line;
+use super::state::{Ack, SocketCommand, SocketState, State};
+use crate::server::reset::ResetHandle;
 
-/// What a connection does next.
-enum Todo {
-    Say(String),
+/// The next step of a connection.
+enum NextStep {
+    Send(String),
     Ping,
     Close,
     Reset,
     Silence,
-    /// Nothing, until something changes or this moment comes.
+    /// Waits for a change, or until this time.
     Wait(Option<Instant>),
 }
 
 #[derive(Deserialize)]
-struct Acked {
+struct Acknowledgement {
     envelope_id: String,
     #[serde(default)]
     payload: Value,
 }
 
-pub(crate) async fn serve(shared: Arc<Shared>, line: Line, mut socket: WebSocket) {
-    let (_, held) = arrive(&shared, "hello", "", &Arc::default());
-    if held.before::<()>().await.is_some() {
-        return line.reset();
+pub(crate) async fn serve(shared: Arc<Shared>, reset_handle: ResetHandle, mut socket: WebSocket) {
+    let (_, rules) = arrive(&shared, "hello", "", &Arc::default());
+    if rules.before::<()>().await.is_some() {
+        return reset_handle.reset();
     }
-    let seat = Seat::take(&shared);
-    if socket.send(Message::text(seat.hello())).await.is_err() {
+    let guard = ConnectionGuard::open(&shared);
+    if socket.send(Message::text(guard.hello())).await.is_err() {
         return;
     }
     loop {
-        let rung = shared.bell.notified();
-        let todo = shared.world.change(|world| next(world, seat.number, crate::now()));
-        let sent = match todo {
-            Todo::Say(text) => socket.send(Message::text(text)).await,
-            Todo::Ping => socket.send(Message::Ping(Bytes::from_static(b"Ping from applink"))).await,
-            Todo::Close => socket.send(Message::Close(None)).await,
-            Todo::Reset => return line.reset(),
-            // The seat is kept: what is on its way over this line comes back when its time is up.
-            Todo::Silence => return future::pending().await,
-            Todo::Wait(until) => {
+        let woken = shared.changed.notified();
+        let step = shared.state.change(|state| next(state, guard.number, crate::now()));
+        let sent = match step {
+            NextStep::Send(text) => socket.send(Message::text(text)).await,
+            NextStep::Ping => socket.send(Message::Ping(Bytes::from_static(b"Ping from applink"))).await,
+            NextStep::Close => socket.send(Message::Close(None)).await,
+            NextStep::Reset => return reset_handle.reset(),
+            // The guard stays alive, so deliveries over this connection repeat only on their timeout.
+            NextStep::Silence => return future::pending().await,
+            NextStep::Wait(until) => {
                 tokio::select! {
-                    () = rung => {}
+                    () = woken => {}
                     () = sleep_until(until) => {}
-                    heard = socket.recv() => match heard {
-                        Some(Ok(message)) => seat.heard(&message),
+                    received = socket.recv() => match received {
+                        Some(Ok(message)) => guard.receive(&message),
                         Some(Err(_)) | None => return,
                     },
                 }
@@ -71,27 +71,27 @@ pub(crate) async fn serve(shared: Arc<Shared>, line: Line, mut socket: WebSocket
     }
 }
 
-fn next(world: &mut World, number: u64, now: Instant) -> Todo {
-    let Some(connection) = world.connections.iter_mut().find(|it| it.number == number) else {
-        return Todo::Reset;
+fn next(state: &mut State, number: u64, now: Instant) -> NextStep {
+    let Some(connection) = state.connections.iter_mut().find(|it| it.number == number) else {
+        return NextStep::Reset;
     };
-    match connection.wishes.pop_front() {
-        Some(Wish::Say(text)) => return Todo::Say(text),
-        Some(Wish::Ping) => return Todo::Ping,
-        Some(Wish::Close) => {
+    match connection.commands.pop_front() {
+        Some(SocketCommand::Send(text)) => return NextStep::Send(text),
+        Some(SocketCommand::Ping) => return NextStep::Ping,
+        Some(SocketCommand::Close) => {
             connection.leaving = true;
-            return Todo::Close;
+            return NextStep::Close;
         }
-        Some(Wish::Reset) => return Todo::Reset,
-        Some(Wish::Silence) => return Todo::Silence,
+        Some(SocketCommand::Reset) => return NextStep::Reset,
+        Some(SocketCommand::Silence) => return NextStep::Silence,
         None => {}
     }
     if !connection.leaving
-        && let Some(frame) = world.deliveries.next(number, now)
+        && let Some(frame) = state.deliveries.next(number, now)
     {
-        return Todo::Say(frame);
+        return NextStep::Send(frame);
     }
-    Todo::Wait(world.deliveries.next_expiry())
+    NextStep::Wait(state.deliveries.next_expiry())
 }
 
 async fn sleep_until(at: Option<Instant>) {
@@ -104,25 +104,30 @@ async fn sleep_until(at: Option<Instant>) {
     }
 }
 
-/// A connection's place in the world; given up when the connection ends.
-struct Seat<'a> {
+/// A registered connection; removed when it ends.
+struct ConnectionGuard<'a> {
     shared: &'a Shared,
     number: u64,
 }
 
-impl<'a> Seat<'a> {
-    fn take(shared: &'a Shared) -> Self {
-        let number = shared.world.change(|world| {
-            world.opened += 1;
-            let number = world.opened;
-            world.connections.push(Connection { number, wishes: [].into(), silent: false, leaving: false });
+impl<'a> ConnectionGuard<'a> {
+    fn open(shared: &'a Shared) -> Self {
+        let number = shared.state.change(|state| {
+            state.opened += 1;
+            let number = state.opened;
+            state.connections.push(SocketState {
+                number,
+                commands: [].into(),
+                silent: false,
+                leaving: false,
+            });
             number
         });
         Self { shared, number }
     }
 
     fn hello(&self) -> String {
-        let count = self.shared.world.read(World::open_sockets);
+        let count = self.shared.state.read(State::open_sockets);
         json!({
             "type": "hello", "num_connections": count, "connection_info": { "app_id": "A1" },
             "debug_info": {
@@ -132,35 +137,36 @@ impl<'a> Seat<'a> {
         .to_string()
     }
 
-    fn heard(&self, message: &Message) {
-        let (at, connection) = (crate::now(), self.number);
+    fn receive(&self, message: &Message) {
+        let at = crate::now();
+        let connection = self.number;
         match message {
             Message::Text(text) => {
-                let Ok(acked) = serde_json::from_str::<Acked>(text.as_str()) else { return };
-                self.shared.ring(|world| {
-                    let known = world.deliveries.ack(&acked.envelope_id, at);
-                    world.acks.push(Ack {
-                        envelope: acked.envelope_id,
+                let Ok(ack) = serde_json::from_str::<Acknowledgement>(text.as_str()) else { return };
+                self.shared.update(|state| {
+                    let known = state.deliveries.ack(&ack.envelope_id, at);
+                    state.acks.push(Ack {
+                        envelope: ack.envelope_id,
                         delivery: known.map(|(delivery, _)| delivery),
                         took: known.map(|(_, took)| took),
                         connection,
                         at,
-                        payload: acked.payload,
+                        payload: ack.payload,
                     });
                 });
             }
-            Message::Ping(_) => self.shared.world.change(|world| world.pings += 1),
-            Message::Pong(_) => self.shared.world.change(|world| world.pongs += 1),
+            Message::Ping(_) => self.shared.state.change(|state| state.pings += 1),
+            Message::Pong(_) => self.shared.state.change(|state| state.pongs += 1),
             Message::Binary(_) | Message::Close(_) => {}
         }
     }
 }
 
-impl Drop for Seat<'_> {
+impl Drop for ConnectionGuard<'_> {
     fn drop(&mut self) {
-        self.shared.ring(|world| {
-            world.connections.retain(|connection| connection.number != self.number);
-            world.deliveries.connection_lost(self.number);
+        self.shared.update(|state| {
+            state.connections.retain(|connection| connection.number != self.number);
+            state.deliveries.connection_lost(self.number);
         });
     }
 }

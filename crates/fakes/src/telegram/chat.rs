@@ -1,26 +1,24 @@
 //! One chat as its user sees it: the bot's messages after all edits and deletions.
 //!
-//! Message numbers grow by one per chat and are never used twice; the user's own messages take numbers
-//! too, but are not kept.
+//! Message ids grow by one per chat and are never reused. The user's messages get ids too, but are not stored.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use serde_json::{Value, json};
 
+use super::error::ServiceError;
 use super::incoming::unix_now;
 use super::markdown::Formatted;
-use super::refusal::Refusal;
-use crate::files::Upload;
-use crate::keep::Keep;
+use crate::server::files::Upload;
+use crate::server::log::Retention;
 
-/// A message of the bot, as it stands now.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Message {
+pub struct TelegramMessage {
     pub chat: i64,
     pub id: i64,
-    /// What the user reads: marks of the parse mode are gone.
+    /// The visible text, without the markup of the parse mode.
     pub text: String,
-    /// What the bot sent.
+    /// The text as sent.
     pub source: String,
     pub formatted: Formatted,
     pub parse_mode: Option<String>,
@@ -29,14 +27,14 @@ pub struct Message {
     pub reply_markup: Option<Value>,
     pub silent: bool,
     pub edits: u32,
-    /// What it carries; the text is its caption.
+    /// The attached file; the text is its caption.
     pub file: Option<Upload>,
 }
 
-impl Message {
+impl TelegramMessage {
     /// The `Message` object of the Bot API.
-    pub(crate) fn wire(&self) -> Value {
-        let mut wire = json!({
+    pub(crate) fn to_json(&self) -> Value {
+        let mut message = json!({
             "message_id": self.id,
             "from": super::incoming::bot(),
             "chat": super::incoming::chat(self.chat),
@@ -44,45 +42,44 @@ impl Message {
             "text": self.text,
         });
         if let Some(thread) = self.thread {
-            wire["message_thread_id"] = thread.into();
+            message["message_thread_id"] = thread.into();
         }
         if let Some(reply_to) = self.reply_to {
-            wire["reply_to_message"] = json!({"message_id": reply_to, "chat": {"id": self.chat}});
+            message["reply_to_message"] = json!({"message_id": reply_to, "chat": {"id": self.chat}});
         }
         if let Some(markup) = &self.reply_markup {
-            wire["reply_markup"] = markup.clone();
+            message["reply_markup"] = markup.clone();
         }
         if self.edits > 0 {
-            wire["edit_date"] = unix_now().into();
+            message["edit_date"] = unix_now().into();
         }
-        wire
+        message
     }
 
-    fn shows_the_same(&self, other: &Formatted, markup: Option<&Value>) -> bool {
+    fn is_unchanged(&self, other: &Formatted, markup: Option<&Value>) -> bool {
         self.formatted == *other && self.reply_markup.as_ref() == markup
     }
 }
 
-/// A streamed preview that is not a message yet.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Draft {
+pub struct MessageDraft {
     pub id: i64,
     pub text: String,
     pub thread: Option<i64>,
 }
 
 #[derive(Debug, Default)]
-pub(crate) struct Chat {
+pub(crate) struct ChatState {
     last_id: i64,
-    messages: BTreeMap<i64, Message>,
+    messages: BTreeMap<i64, TelegramMessage>,
     topics: BTreeSet<i64>,
-    pub(crate) draft: Option<Draft>,
+    pub(crate) draft: Option<MessageDraft>,
     pub(crate) reactions: HashMap<i64, Vec<String>>,
 }
 
-/// What a new message says; the chat adds the number.
+/// The content of a new message, without its id.
 #[derive(Debug)]
-pub(crate) struct Said {
+pub(crate) struct Content {
     pub(crate) source: String,
     pub(crate) formatted: Formatted,
     pub(crate) parse_mode: Option<String>,
@@ -90,9 +87,8 @@ pub(crate) struct Said {
     pub(crate) file: Option<Upload>,
 }
 
-/// Where a new message goes within its chat.
 #[derive(Debug, Default)]
-pub(crate) struct Place {
+pub(crate) struct SendOptions {
     pub(crate) thread: Option<i64>,
     pub(crate) reply_to: Option<i64>,
     pub(crate) silent: bool,
@@ -101,14 +97,14 @@ pub(crate) struct Place {
 const NOT_MODIFIED: &str = "message is not modified: specified new message content and reply markup \
                             are exactly the same as a current content and reply markup of the message";
 
-impl Chat {
+impl ChatState {
     pub(crate) fn next_id(&mut self) -> i64 {
         self.last_id += 1;
         self.last_id
     }
 
-    /// A number that a test chose itself.
-    pub(crate) fn used_id(&mut self, id: i64) {
+    /// Marks an id that a test chose as used.
+    pub(crate) fn reserve_id(&mut self, id: i64) {
         self.last_id = self.last_id.max(id);
     }
 
@@ -117,7 +113,7 @@ impl Chat {
     }
 
     pub(crate) fn add_topic(&mut self, thread: i64) {
-        self.used_id(thread);
+        self.reserve_id(thread);
         self.topics.insert(thread);
     }
 
@@ -125,20 +121,26 @@ impl Chat {
         self.topics.remove(&thread);
     }
 
-    /// A chat without known topics takes any thread; the General topic must not be named.
-    pub(crate) fn check_thread(&self, thread: Option<i64>) -> Result<(), Refusal> {
+    /// A chat without known topics accepts any thread except the General topic.
+    pub(crate) fn check_thread(&self, thread: Option<i64>) -> Result<(), ServiceError> {
         let Some(thread) = thread else { return Ok(()) };
         let known = self.topics.contains(&thread) || (self.topics.is_empty() && thread != 1);
-        if known { Ok(()) } else { Err(Refusal::bad("message thread not found")) }
+        if known { Ok(()) } else { Err(ServiceError::bad_request("message thread not found")) }
     }
 
-    pub(crate) fn send(&mut self, chat: i64, said: Said, place: Place, keep: Keep) -> Message {
-        let Said { source, formatted, parse_mode, reply_markup, file } = said;
-        let Place { thread, reply_to, silent } = place;
+    pub(crate) fn send(
+        &mut self,
+        chat: i64,
+        content: Content,
+        options: SendOptions,
+        retention: Retention,
+    ) -> TelegramMessage {
+        let Content { source, formatted, parse_mode, reply_markup, file } = content;
+        let SendOptions { thread, reply_to, silent } = options;
         let id = self.next_id();
         self.draft = None;
         let text = formatted.text.clone();
-        let message = Message {
+        let message = TelegramMessage {
             chat,
             id,
             text,
@@ -153,43 +155,47 @@ impl Chat {
             file,
         };
         self.messages.insert(id, message.clone());
-        self.forget(keep);
+        self.shrink(retention);
         message
     }
 
-    pub(crate) fn edit(&mut self, id: i64, said: Said) -> Result<Message, Refusal> {
+    pub(crate) fn edit(&mut self, id: i64, content: Content) -> Result<TelegramMessage, ServiceError> {
         let message = self.editable(id)?;
-        if message.shows_the_same(&said.formatted, said.reply_markup.as_ref()) {
-            return Err(Refusal::bad(NOT_MODIFIED));
+        if message.is_unchanged(&content.formatted, content.reply_markup.as_ref()) {
+            return Err(ServiceError::bad_request(NOT_MODIFIED));
         }
-        message.text.clone_from(&said.formatted.text);
-        message.source = said.source;
-        message.formatted = said.formatted;
-        message.parse_mode = said.parse_mode;
-        message.reply_markup = said.reply_markup;
+        message.text.clone_from(&content.formatted.text);
+        message.source = content.source;
+        message.formatted = content.formatted;
+        message.parse_mode = content.parse_mode;
+        message.reply_markup = content.reply_markup;
         message.edits += 1;
         Ok(message.clone())
     }
 
-    pub(crate) fn edit_markup(&mut self, id: i64, markup: Option<Value>) -> Result<Message, Refusal> {
+    pub(crate) fn edit_markup(
+        &mut self,
+        id: i64,
+        markup: Option<Value>,
+    ) -> Result<TelegramMessage, ServiceError> {
         let message = self.editable(id)?;
         if message.reply_markup == markup {
-            return Err(Refusal::bad(NOT_MODIFIED));
+            return Err(ServiceError::bad_request(NOT_MODIFIED));
         }
         message.reply_markup = markup;
         message.edits += 1;
         Ok(message.clone())
     }
 
-    /// Users' messages can be deleted too; of those only the number is known.
-    pub(crate) fn delete(&mut self, id: i64) -> Result<(), Refusal> {
+    /// A user's message can be deleted too; only its id is known.
+    pub(crate) fn delete(&mut self, id: i64) -> Result<(), ServiceError> {
         if self.messages.remove(&id).is_none() && !self.existed(id) {
-            return Err(Refusal::bad("message to delete not found"));
+            return Err(ServiceError::bad_request("message to delete not found"));
         }
         Ok(())
     }
 
-    pub(crate) fn visible(&self) -> impl DoubleEndedIterator<Item = &Message> {
+    pub(crate) fn visible(&self) -> impl DoubleEndedIterator<Item = &TelegramMessage> {
         self.messages.values()
     }
 
@@ -199,16 +205,16 @@ impl Chat {
         self.draft = None;
     }
 
-    fn editable(&mut self, id: i64) -> Result<&mut Message, Refusal> {
-        self.messages.get_mut(&id).ok_or_else(|| Refusal::bad("message to edit not found"))
+    fn editable(&mut self, id: i64) -> Result<&mut TelegramMessage, ServiceError> {
+        self.messages.get_mut(&id).ok_or_else(|| ServiceError::bad_request("message to edit not found"))
     }
 
-    /// The newest stays in any case: it may yet be edited.
-    fn forget(&mut self, keep: Keep) {
-        let most = match keep {
-            Keep::All => return,
-            Keep::Last(most) => most.max(1),
-            Keep::Nothing => 1,
+    /// Always keeps the newest message, which may still be edited.
+    fn shrink(&mut self, retention: Retention) {
+        let most = match retention {
+            Retention::All => return,
+            Retention::Last(most) => most.max(1),
+            Retention::Nothing => 1,
         };
         while self.messages.len() > most {
             self.messages.pop_first();

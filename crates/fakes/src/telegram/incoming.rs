@@ -1,4 +1,4 @@
-//! What users do, as `Update` objects: messages in private chats, groups and topics, and pressed buttons.
+//! User actions as `Update` objects: messages in private chats, groups and topics, and button presses.
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 pub const BOT_ID: i64 = 7_000_000_001;
 pub const BOT_USERNAME: &str = "petasos_fake_bot";
 
-/// A message from a user. A negative chat is a group, as on the real service.
+/// A message from a user. A negative chat id is a group, as on the real service.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Incoming {
     chat: i64,
@@ -34,7 +34,7 @@ impl Incoming {
         }
     }
 
-    /// A picture in two sizes, of which the larger is this file.
+    /// A photo in two sizes; the larger one is this file.
     pub fn photo(chat: i64, user: i64, file_id: &str, size: usize, caption: &str) -> Self {
         let small =
             json!({"file_id": "thumb", "file_unique_id": "t", "width": 90, "height": 60, "file_size": 900});
@@ -44,42 +44,42 @@ impl Incoming {
         Self::text(chat, user, "").with(json!({"text": null, "caption": caption, "photo": [small, large]}))
     }
 
-    /// Fields added to the message or replaced in it; null takes one away.
+    /// Adds or replaces fields of the message; null removes one.
     #[must_use]
     pub fn with(mut self, fields: Value) -> Self {
         self.fields = fields;
         self
     }
 
-    /// In a topic of a forum; the topic becomes known to the chat.
+    /// Posts it in a topic of a forum, which the chat then knows.
     #[must_use]
     pub fn topic(mut self, thread: i64) -> Self {
         self.thread = Some(thread);
         self
     }
 
-    /// As a reply to a message of the bot.
+    /// Makes it a reply to a message of the bot.
     #[must_use]
     pub fn reply_to(mut self, message: i64) -> Self {
         self.reply_to = Some(message);
         self
     }
 
-    /// The user's first name and username; otherwise made from the number.
+    /// Sets the first name and username; by default they follow from the user id.
     #[must_use]
     pub fn named(mut self, name: impl Into<String>) -> Self {
         self.name = Some(name.into());
         self
     }
 
-    /// Not a new message but an edit of this one.
+    /// Makes it an edit of this message.
     #[must_use]
     pub fn edits(mut self, message: i64) -> Self {
         self.edits = Some(message);
         self
     }
 
-    pub(crate) fn place(&self) -> (i64, Option<i64>) {
+    pub(crate) fn address(&self) -> (i64, Option<i64>) {
         (self.chat, self.thread)
     }
 
@@ -87,7 +87,7 @@ impl Incoming {
         self.edits
     }
 
-    /// The update without its number.
+    /// The update without its id.
     pub(crate) fn update(&self, message_id: i64) -> Value {
         let mut chat = chat(self.chat);
         let mut message = json!({
@@ -123,7 +123,7 @@ impl Incoming {
     }
 }
 
-/// The update for a button press, without its number.
+/// The update of a button press, without its id.
 pub(crate) fn callback(id: &str, presser: i64, message: &Value, data: &str) -> Value {
     json!({"callback_query": {
         "id": id,
@@ -157,7 +157,7 @@ fn user(id: i64, name: Option<&str>) -> Value {
     json!({"id": id, "is_bot": false, "first_name": first_name, "username": username, "language_code": "en"})
 }
 
-/// Commands and mentions, found word by word.
+/// The entities of commands and mentions.
 fn entities(text: &str) -> Vec<Value> {
     let mut found = Vec::new();
     let mut offset = 0;
@@ -185,7 +185,7 @@ mod tests {
     use super::{Incoming, entities};
 
     #[test]
-    fn commands_and_mentions_are_marked() {
+    fn finds_entities_of_commands_and_mentions() {
         assert!(entities("plain text, a/b").is_empty());
         assert_eq!(
             entities("😀 /stop@bot now, @ann!"),
@@ -197,7 +197,7 @@ mod tests {
     }
 
     #[test]
-    fn a_topic_message_says_where_it_belongs() {
+    fn topic_message_names_its_thread_and_chat() {
         let update = Incoming::text(-5, 2, "hi").topic(9).reply_to(3).update(4);
         let message = &update["message"];
         assert_eq!(message["message_thread_id"], 9);

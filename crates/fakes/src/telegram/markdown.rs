@@ -1,8 +1,8 @@
-//! MarkdownV2 as the real service reads it: reserved characters, nesting and the words of its errors.
+//! MarkdownV2 as the real service parses it: reserved characters, nesting and error texts.
 //!
-//! The order of checks follows the published server source, so that what passes here passes there.
+//! The order of checks follows the published server source, so that both accept the same texts.
 
-/// What the user sees, and which part of it is formatted how.
+/// The visible text and its formatting.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Formatted {
     pub text: String,
@@ -12,7 +12,7 @@ pub struct Formatted {
 /// `offset` and `length` count UTF-16 units of the visible text.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Entity {
-    pub kind: Kind,
+    pub kind: EntityKind,
     pub offset: usize,
     pub length: usize,
     /// The address of a link, the language of a code block.
@@ -20,7 +20,7 @@ pub struct Entity {
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Kind {
+pub enum EntityKind {
     Bold,
     Italic,
     Underline,
@@ -37,45 +37,45 @@ const RESERVED: &[u8] = b"_*[]()~`>#+-=|{}.!\n";
 
 /// `Err` is the sentence after "can't parse entities: ".
 pub(crate) fn parse(source: &str) -> Result<Formatted, String> {
-    let mut reader = Reader { source, at: 0, out: Formatted::default(), units: 0, open: Vec::new() };
+    let mut reader = MarkdownReader { source, at: 0, out: Formatted::default(), units: 0, open: Vec::new() };
     reader.run()?;
     Ok(reader.out)
 }
 
-struct Reader<'a> {
+struct MarkdownReader<'a> {
     source: &'a str,
     at: usize,
     out: Formatted,
     /// Length of the visible text in UTF-16 units.
     units: usize,
-    open: Vec<Open>,
+    open: Vec<OpenEntity>,
 }
 
 #[derive(Debug, Clone)]
-struct Open {
-    kind: Kind,
+struct OpenEntity {
+    kind: EntityKind,
     offset: usize,
-    /// Where it began in the source; errors name it.
+    /// Its start in the source, for error messages.
     byte: usize,
     detail: String,
 }
 
-impl Reader<'_> {
+impl MarkdownReader<'_> {
     fn run(&mut self) -> Result<(), String> {
         while let Some(next) = self.source[self.at..].chars().next() {
             if next == '\\' && (1..=126).contains(&self.peek(1)) {
-                self.see(char::from(self.peek(1)));
+                self.emit(char::from(self.peek(1)));
                 self.at += 2;
             } else if !self.reserved(next) {
-                self.see(next);
+                self.emit(next);
                 self.at += next.len_utf8();
-            } else if self.ends_here() {
+            } else if self.closes_here() {
                 self.close()?;
             } else {
-                self.begin()?;
+                self.open_entity()?;
             }
         }
-        if self.top() == Some(Kind::BlockQuote) {
+        if self.top() == Some(EntityKind::BlockQuote) {
             self.pop(0);
         }
         match self.open.last() {
@@ -91,67 +91,72 @@ impl Reader<'_> {
         self.source.as_bytes().get(self.at + ahead).copied().unwrap_or(0)
     }
 
-    fn see(&mut self, next: char) {
+    fn emit(&mut self, next: char) {
         self.out.text.push(next);
         self.units += next.len_utf16();
     }
 
-    fn top(&self) -> Option<Kind> {
+    fn top(&self) -> Option<EntityKind> {
         self.open.last().map(|open| open.kind)
     }
 
     fn reserved(&self, next: char) -> bool {
-        if matches!(self.top(), Some(Kind::Code | Kind::Pre)) {
+        if matches!(self.top(), Some(EntityKind::Code | EntityKind::Pre)) {
             return next == '`';
         }
         u8::try_from(next).is_ok_and(|byte| RESERVED.contains(&byte))
     }
 
-    fn ends_here(&self) -> bool {
-        let (now, next) = (self.peek(0), self.peek(1));
+    fn closes_here(&self) -> bool {
+        let now = self.peek(0);
+        let next = self.peek(1);
         match self.top() {
             None => false,
-            Some(Kind::Bold) => now == b'*',
-            Some(Kind::Italic) => now == b'_' && next != b'_',
-            Some(Kind::Underline) => now == b'_' && next == b'_',
-            Some(Kind::Strikethrough) => now == b'~',
-            Some(Kind::Spoiler) => now == b'|' && next == b'|' && !self.ends_expandable_quote(),
-            Some(Kind::Code) => now == b'`',
-            Some(Kind::Pre) => self.source[self.at..].starts_with("```"),
-            Some(Kind::TextUrl | Kind::CustomEmoji) => now == b']',
-            Some(Kind::BlockQuote) => (now == b'\n' && next != b'>') || self.ends_expandable_quote(),
+            Some(EntityKind::Bold) => now == b'*',
+            Some(EntityKind::Italic) => now == b'_' && next != b'_',
+            Some(EntityKind::Underline) => now == b'_' && next == b'_',
+            Some(EntityKind::Strikethrough) => now == b'~',
+            Some(EntityKind::Spoiler) => now == b'|' && next == b'|' && !self.ends_expandable_quote(),
+            Some(EntityKind::Code) => now == b'`',
+            Some(EntityKind::Pre) => self.source[self.at..].starts_with("```"),
+            Some(EntityKind::TextUrl | EntityKind::CustomEmoji) => now == b']',
+            Some(EntityKind::BlockQuote) => (now == b'\n' && next != b'>') || self.ends_expandable_quote(),
         }
     }
 
     /// `||` at the end of a line of a quote marks the quote as expandable.
     fn ends_expandable_quote(&self) -> bool {
         let line_ends = matches!(self.peek(2), b'\n' | 0);
-        self.top() == Some(Kind::BlockQuote) && self.peek(0) == b'|' && self.peek(1) == b'|' && line_ends
+        self.top() == Some(EntityKind::BlockQuote)
+            && self.peek(0) == b'|'
+            && self.peek(1) == b'|'
+            && line_ends
     }
 
-    fn begin(&mut self) -> Result<(), String> {
-        let (now, next) = (self.peek(0), self.peek(1));
+    fn open_entity(&mut self) -> Result<(), String> {
+        let now = self.peek(0);
+        let next = self.peek(1);
         let line_starts = self.out.text.is_empty() || self.out.text.ends_with('\n');
         let (kind, width) = match now {
             b'\n' => {
-                self.see('\n');
+                self.emit('\n');
                 self.at += 1;
                 return Ok(());
             }
-            b'>' if line_starts && self.open.iter().any(|open| open.kind == Kind::BlockQuote) => {
+            b'>' if line_starts && self.open.iter().any(|open| open.kind == EntityKind::BlockQuote) => {
                 self.at += 1; // the quote goes on
                 return Ok(());
             }
-            b'_' if next == b'_' => (Kind::Underline, 2),
-            b'_' => (Kind::Italic, 1),
-            b'*' => (Kind::Bold, 1),
-            b'~' => (Kind::Strikethrough, 1),
-            b'|' if next == b'|' => (Kind::Spoiler, 2),
-            b'[' => (Kind::TextUrl, 1),
-            b'!' if next == b'[' => (Kind::CustomEmoji, 2),
-            b'>' if line_starts && self.open.is_empty() => (Kind::BlockQuote, 1),
-            b'`' if self.source[self.at..].starts_with("```") => (Kind::Pre, 3),
-            b'`' => (Kind::Code, 1),
+            b'_' if next == b'_' => (EntityKind::Underline, 2),
+            b'_' => (EntityKind::Italic, 1),
+            b'*' => (EntityKind::Bold, 1),
+            b'~' => (EntityKind::Strikethrough, 1),
+            b'|' if next == b'|' => (EntityKind::Spoiler, 2),
+            b'[' => (EntityKind::TextUrl, 1),
+            b'!' if next == b'[' => (EntityKind::CustomEmoji, 2),
+            b'>' if line_starts && self.open.is_empty() => (EntityKind::BlockQuote, 1),
+            b'`' if self.source[self.at..].starts_with("```") => (EntityKind::Pre, 3),
+            b'`' => (EntityKind::Code, 1),
             other => {
                 let shown = char::from(other);
                 return Err(format!(
@@ -159,10 +164,10 @@ impl Reader<'_> {
                 ));
             }
         };
-        let open = Open { kind, offset: self.units, byte: self.at, detail: String::new() };
+        let open = OpenEntity { kind, offset: self.units, byte: self.at, detail: String::new() };
         self.open.push(open);
         self.at += width;
-        if kind == Kind::Pre {
+        if kind == EntityKind::Pre {
             self.language();
         }
         Ok(())
@@ -186,13 +191,14 @@ impl Reader<'_> {
 
     fn close(&mut self) -> Result<(), String> {
         match self.top() {
-            Some(Kind::Underline | Kind::Spoiler) => self.pop(2),
-            Some(Kind::Pre) => self.pop(3),
-            Some(Kind::TextUrl | Kind::CustomEmoji) => self.close_link()?,
-            Some(Kind::BlockQuote) if self.peek(0) == b'|' => self.pop(2),
+            Some(EntityKind::Underline | EntityKind::Spoiler) => self.pop(2),
+            Some(EntityKind::Pre) => self.pop(3),
+            Some(EntityKind::TextUrl | EntityKind::CustomEmoji) => self.close_link()?,
+            Some(EntityKind::BlockQuote) if self.peek(0) == b'|' => self.pop(2),
             // The line break belongs to the text after the quote.
-            Some(Kind::BlockQuote) => self.pop(0),
-            Some(Kind::Bold | Kind::Italic | Kind::Strikethrough | Kind::Code) | None => self.pop(1),
+            Some(EntityKind::BlockQuote) => self.pop(0),
+            Some(EntityKind::Bold | EntityKind::Italic | EntityKind::Strikethrough | EntityKind::Code)
+            | None => self.pop(1),
         }
         Ok(())
     }
@@ -203,7 +209,8 @@ impl Reader<'_> {
             return Ok(());
         }
         let start = self.at + 2;
-        let (mut address, mut at) = (Vec::new(), start);
+        let mut address = Vec::new();
+        let mut at = start;
         let bytes = self.source.as_bytes();
         loop {
             match (bytes.get(at), bytes.get(at + 1)) {
@@ -232,7 +239,7 @@ impl Reader<'_> {
         let Some(open) = self.open.pop() else { return };
         let length = self.units - open.offset;
         if length > 0 {
-            let Open { kind, offset, byte: _, detail } = open;
+            let OpenEntity { kind, offset, byte: _, detail } = open;
             self.out.entities.push(Entity { kind, offset, length, detail });
         }
     }
@@ -240,15 +247,15 @@ impl Reader<'_> {
 
 #[cfg(test)]
 mod tests {
-    use super::{Kind, parse};
+    use super::{EntityKind, parse};
 
     #[track_caller]
-    fn check(source: &str, want: Result<(&str, &[Kind]), &str>) {
+    fn check(source: &str, want: Result<(&str, &[EntityKind]), &str>) {
         let got = parse(source);
         match (&got, want) {
             (Ok(got), Ok((text, kinds))) => {
                 assert_eq!(got.text, text, "{source:?}");
-                let seen: Vec<Kind> = got.entities.iter().map(|entity| entity.kind).collect();
+                let seen: Vec<EntityKind> = got.entities.iter().map(|entity| entity.kind).collect();
                 assert_eq!(seen, kinds, "{source:?}");
             }
             (Err(got), Err(want)) => assert!(got.contains(want), "{source:?}: {got}"),
@@ -257,29 +264,35 @@ mod tests {
     }
 
     #[test]
-    fn well_formed_text_is_shown_without_its_marks() {
+    fn removes_markup_of_valid_text() {
         check("plain", Ok(("plain", &[])));
         check("1\\. a\\-b\\!", Ok(("1. a-b!", &[])));
         check(
             "*b* _i_ __u__ ~s~ ||p||",
             Ok((
                 "b i u s p",
-                &[Kind::Bold, Kind::Italic, Kind::Underline, Kind::Strikethrough, Kind::Spoiler],
+                &[
+                    EntityKind::Bold,
+                    EntityKind::Italic,
+                    EntityKind::Underline,
+                    EntityKind::Strikethrough,
+                    EntityKind::Spoiler,
+                ],
             )),
         );
-        check("*a _b_ c*", Ok(("a b c", &[Kind::Italic, Kind::Bold])));
-        check("`a.b-c` ok", Ok(("a.b-c ok", &[Kind::Code])));
-        check("`a\\`b`", Ok(("a`b", &[Kind::Code])));
-        check("```rust\nlet a = 1;\n```", Ok(("let a = 1;\n", &[Kind::Pre])));
-        check("```\nx!\n```", Ok(("x!\n", &[Kind::Pre])));
-        check("[site](http://a.b/c_(d\\)) ok", Ok(("site ok", &[Kind::TextUrl])));
-        check(">one\n>two\nafter", Ok(("one\ntwo\nafter", &[Kind::BlockQuote])));
-        check(">one\n>two||", Ok(("one\ntwo", &[Kind::BlockQuote])));
-        check("ü\\.😀*b*", Ok(("ü.😀b", &[Kind::Bold])));
+        check("*a _b_ c*", Ok(("a b c", &[EntityKind::Italic, EntityKind::Bold])));
+        check("`a.b-c` ok", Ok(("a.b-c ok", &[EntityKind::Code])));
+        check("`a\\`b`", Ok(("a`b", &[EntityKind::Code])));
+        check("```rust\nlet a = 1;\n```", Ok(("let a = 1;\n", &[EntityKind::Pre])));
+        check("```\nx!\n```", Ok(("x!\n", &[EntityKind::Pre])));
+        check("[site](http://a.b/c_(d\\)) ok", Ok(("site ok", &[EntityKind::TextUrl])));
+        check(">one\n>two\nafter", Ok(("one\ntwo\nafter", &[EntityKind::BlockQuote])));
+        check(">one\n>two||", Ok(("one\ntwo", &[EntityKind::BlockQuote])));
+        check("ü\\.😀*b*", Ok(("ü.😀b", &[EntityKind::Bold])));
     }
 
     #[test]
-    fn every_reserved_character_must_be_escaped() {
+    fn rejects_unescaped_reserved_characters() {
         for reserved in ['#', '+', '-', '=', '{', '}', '.', '!', '(', ')', ']', '|', '>'] {
             let wanted = format!("Character '{reserved}' is reserved and must be escaped");
             check(&format!("a{reserved}"), Err(&wanted));
@@ -288,7 +301,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_opened_must_be_closed() {
+    fn rejects_unclosed_entities() {
         check("ab *c", Err("Can't find end of Bold entity at byte offset 3"));
         check("_a", Err("Can't find end of Italic entity at byte offset 0"));
         check("`a", Err("Can't find end of Code entity"));
@@ -299,7 +312,7 @@ mod tests {
     }
 
     #[test]
-    fn entities_count_utf16_units() {
+    fn entity_offsets_count_utf16_units() {
         let got = parse("😀*bü*").unwrap();
         assert_eq!((got.entities[0].offset, got.entities[0].length), (2, 2));
     }

@@ -1,18 +1,18 @@
-//! The parameters of one request, from the query, a form or a JSON body, read as leniently as the real
-//! service reads them: numbers may be strings, objects may be JSON inside a string.
+//! The parameters of one request, from the query, a form or a JSON body. Parsing is as lenient as the real service:
+//! numbers may be strings, objects may be JSON inside a string.
 
 use bytes::Bytes;
 use serde_json::{Map, Value};
 
-use super::refusal::Refusal;
-use crate::files::{self, Form, Upload};
+use super::error::ServiceError;
+use crate::server::files::{self, MultipartForm, Upload};
 
 /// The fields, and the files of a form.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Params(pub Map<String, Value>, pub Vec<Upload>);
 
 impl Params {
-    pub(crate) fn parse(query: &str, content_type: &str, body: &Bytes) -> Result<Self, Refusal> {
+    pub(crate) fn parse(query: &str, content_type: &str, body: &Bytes) -> Result<Self, ServiceError> {
         let mut params = Map::new();
         form(query, &mut params);
         if content_type.starts_with("application/x-www-form-urlencoded") {
@@ -22,13 +22,13 @@ impl Params {
         if body.is_empty() {
             return Ok(Self(params, Vec::new()));
         }
-        if let Some(Form { fields, files }) = files::form(content_type, body) {
+        if let Some(MultipartForm { fields, files }) = files::parse_form(content_type, body) {
             params.extend(fields.into_iter().map(|(name, value)| (name, Value::String(value))));
             return Ok(Self(params, files));
         }
         match serde_json::from_slice(body) {
             Ok(Value::Object(object)) => params.extend(object),
-            Ok(_) | Err(_) => return Err(Refusal::bad("can't parse JSON object")),
+            Ok(_) | Err(_) => return Err(ServiceError::bad_request("can't parse JSON object")),
         }
         Ok(Self(params, Vec::new()))
     }
@@ -67,11 +67,11 @@ impl Params {
         }
     }
 
-    pub(crate) fn chat(&self) -> Result<i64, Refusal> {
+    pub(crate) fn chat(&self) -> Result<i64, ServiceError> {
         if self.get("chat_id").is_none() {
-            return Err(Refusal::bad("chat_id is empty"));
+            return Err(ServiceError::bad_request("chat_id is empty"));
         }
-        self.int("chat_id").ok_or_else(|| Refusal::bad("chat not found"))
+        self.int("chat_id").ok_or_else(|| ServiceError::bad_request("chat not found"))
     }
 }
 
@@ -118,7 +118,7 @@ mod tests {
     const FORM: &str = "application/x-www-form-urlencoded";
 
     #[test]
-    fn query_form_and_json_read_the_same() {
+    fn parses_query_form_and_json_alike() {
         let want = ("7", "a&b ü+%");
         for (query, kind, body) in [
             ("chat_id=7&text=a%26b+%C3%BC%2B%", "", ""),
@@ -132,7 +132,7 @@ mod tests {
     }
 
     #[test]
-    fn lenient_where_the_service_is_lenient() {
+    fn is_as_lenient_as_the_real_service() {
         let body = json!({"markup": "{\"a\":1}", "list": [1], "yes": "True", "no": 0, "null": null});
         let params = Params::parse("", "application/json", &body.to_string().into()).unwrap();
         assert_eq!(params.json("markup"), Some(json!({"a": 1})));

@@ -1,14 +1,14 @@
-//! The queue of updates a bot has not confirmed yet.
+//! The queue of updates that the bot has not confirmed.
 //!
-//! An update leaves only when a later poll names an offset above it, or the webhook takes it: a bot that dies
-//! after receiving gets it again. The kinds the bot asked for apply to updates that come after the asking.
+//! An update leaves the queue when a poll names a higher offset or the webhook accepts it, so a bot that crashes after
+//! receiving it gets it again. `allowed_updates` applies to later updates only.
 
 use std::collections::VecDeque;
 
 use bytes::Bytes;
 use serde_json::Value;
 
-/// Kinds the service knows; anything else is a test's garbage and is always delivered.
+/// Known kinds of updates; unknown ones are test garbage and always delivered.
 const KINDS: &[&str] = &[
     "message",
     "edited_message",
@@ -33,29 +33,28 @@ const KINDS: &[&str] = &[
     "chat_boost",
     "removed_chat_boost",
 ];
-/// Sent only to bots that ask for them.
-const UNUSUAL: &[&str] = &["chat_member", "message_reaction", "message_reaction_count"];
-const MOST_PER_ANSWER: usize = 100;
+/// Sent only to bots that request them.
+const OPT_IN_KINDS: &[&str] = &["chat_member", "message_reaction", "message_reaction_count"];
+const MAX_BATCH: usize = 100;
 
 #[derive(Debug, Default)]
 pub(crate) struct Updates {
     pending: VecDeque<(i64, String)>,
     last_id: i64,
-    /// A test pushed numbers out of order: confirming must then look at every update.
+    /// A test pushed ids out of order, so confirming must check every update.
     unordered: bool,
     confirmed: Option<i64>,
     allowed: Vec<String>,
-    /// The newest non-empty answer, for delivering it twice.
+    /// The last non-empty batch, for delivering it twice.
     last_batch: Vec<(i64, String)>,
-    /// Whole bodies that tests want answered.
+    /// Raw response bodies that tests pushed.
     raw: VecDeque<Bytes>,
-    /// The newest poll; older ones that still wait are told of the conflict.
+    /// The number of the newest poll; older ones end with a conflict.
     poll: u64,
 }
 
-/// What one poll asks for.
 #[derive(Debug, Default)]
-pub(crate) struct Ask {
+pub(crate) struct PollRequest {
     pub(crate) offset: Option<i64>,
     pub(crate) limit: Option<i64>,
     pub(crate) repeat: bool,
@@ -63,7 +62,7 @@ pub(crate) struct Ask {
 }
 
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) enum Polled {
+pub(crate) enum PollResult {
     Body(Bytes),
     Nothing,
     Conflict,
@@ -75,7 +74,7 @@ impl Updates {
         self.last_id
     }
 
-    /// `update` may be anything. An object gets a number unless it brings one.
+    /// Accepts any JSON. An object gets an id unless it has one.
     pub(crate) fn push(&mut self, mut update: Value) -> i64 {
         let own = update.get("update_id").and_then(Value::as_i64);
         let id = own.unwrap_or_else(|| self.next_id());
@@ -84,7 +83,7 @@ impl Updates {
         if let (None, Some(object)) = (own, update.as_object_mut()) {
             object.entry("update_id").or_insert_with(|| id.into());
         }
-        if self.wanted(&update) {
+        if self.is_allowed(&update) {
             self.pending.push_back((id, update.to_string()));
         }
         id
@@ -99,36 +98,36 @@ impl Updates {
         self.allowed = kinds.iter().filter_map(Value::as_str).map(str::to_owned).collect();
     }
 
-    /// Starts a poll and returns its number; whoever polled before is in conflict now.
+    /// Starts a poll and returns its number; earlier polls are in conflict from now on.
     pub(crate) fn begin(&mut self) -> u64 {
         self.poll += 1;
         self.poll
     }
 
-    pub(crate) fn answer(&mut self, poll: u64, ask: &Ask) -> Polled {
+    pub(crate) fn poll_result(&mut self, poll: u64, request: &PollRequest) -> PollResult {
         if poll != self.poll {
-            return Polled::Conflict;
+            return PollResult::Conflict;
         }
-        self.confirm(ask.offset);
-        if ask.withhold {
-            return Polled::Nothing;
+        self.confirm(request.offset);
+        if request.withhold {
+            return PollResult::Nothing;
         }
         if let Some(body) = self.raw.pop_front() {
-            return Polled::Body(body);
+            return PollResult::Body(body);
         }
-        let limit = usize::try_from(ask.limit.unwrap_or(100)).unwrap_or(0).clamp(1, MOST_PER_ANSWER);
+        let limit = usize::try_from(request.limit.unwrap_or(100)).unwrap_or(0).clamp(1, MAX_BATCH);
         let mut batch: Vec<(i64, String)> = self.pending.iter().take(limit).cloned().collect();
-        if ask.repeat {
+        if request.repeat {
             let mut again = self.last_batch.clone();
             again.retain(|old| batch.iter().all(|new| new.0 != old.0));
             batch.splice(0..0, again);
         }
         if batch.is_empty() {
-            return Polled::Nothing;
+            return PollResult::Nothing;
         }
         let body = body(&batch);
         self.last_batch = batch;
-        Polled::Body(body)
+        PollResult::Body(body)
     }
 
     pub(crate) fn pending(&self) -> usize {
@@ -147,8 +146,7 @@ impl Updates {
         self.pending.front().cloned()
     }
 
-    /// The webhook has it.
-    pub(crate) fn delivered(&mut self, id: i64) {
+    pub(crate) fn remove(&mut self, id: i64) {
         self.pending.retain(|(pending, _)| *pending != id);
     }
 
@@ -176,7 +174,7 @@ impl Updates {
         }
     }
 
-    fn wanted(&self, update: &Value) -> bool {
+    fn is_allowed(&self, update: &Value) -> bool {
         let Some(object) = update.as_object() else {
             return true;
         };
@@ -184,13 +182,12 @@ impl Updates {
             return true;
         };
         if self.allowed.is_empty() {
-            return !UNUSUAL.contains(kind);
+            return !OPT_IN_KINDS.contains(kind);
         }
         self.allowed.iter().any(|allowed| allowed == kind)
     }
 }
 
-/// The updates are kept as text, so answering is joining.
 fn body(batch: &[(i64, String)]) -> Bytes {
     let mut body = String::from(r#"{"ok":true,"result":["#);
     for (at, (_id, update)) in batch.iter().enumerate() {
@@ -207,10 +204,10 @@ fn body(batch: &[(i64, String)]) -> Bytes {
 mod tests {
     use serde_json::{Value, json};
 
-    use super::{Ask, Polled, Updates};
+    use super::{PollRequest, PollResult, Updates};
 
-    fn ids(polled: Polled) -> Vec<i64> {
-        let Polled::Body(body) = polled else {
+    fn ids(polled: PollResult) -> Vec<i64> {
+        let PollResult::Body(body) = polled else {
             return Vec::new();
         };
         let body: Value = serde_json::from_slice(&body).unwrap();
@@ -220,7 +217,10 @@ mod tests {
 
     fn poll(updates: &mut Updates, offset: i64, limit: i64) -> Vec<i64> {
         let number = updates.begin();
-        ids(updates.answer(number, &Ask { offset: Some(offset), limit: Some(limit), ..Ask::default() }))
+        ids(updates.poll_result(
+            number,
+            &PollRequest { offset: Some(offset), limit: Some(limit), ..PollRequest::default() },
+        ))
     }
 
     fn three() -> Updates {
@@ -232,7 +232,7 @@ mod tests {
     }
 
     #[test]
-    fn an_offset_confirms_what_is_below_it() {
+    fn offset_confirms_lower_updates() {
         for (offset, limit, want, left) in [
             (0, 100, vec![1, 2, 3], 3),
             (0, 2, vec![1, 2], 3),
@@ -249,38 +249,39 @@ mod tests {
     }
 
     #[test]
-    fn the_same_updates_again_despite_the_offset() {
+    fn repeats_last_batch_despite_the_offset() {
         let mut updates = three();
         assert_eq!(poll(&mut updates, 0, 2), [1, 2]);
         let number = updates.begin();
-        let ask = Ask { offset: Some(3), repeat: true, ..Ask::default() };
-        assert_eq!(ids(updates.answer(number, &ask)), [1, 2, 3]);
+        let request = PollRequest { offset: Some(3), repeat: true, ..PollRequest::default() };
+        assert_eq!(ids(updates.poll_result(number, &request)), [1, 2, 3]);
         assert_eq!((updates.pending(), updates.confirmed()), (1, Some(3)));
     }
 
     #[test]
-    fn what_is_withheld_waits_and_is_counted() {
+    fn withheld_updates_stay_pending() {
         let mut updates = three();
         let number = updates.begin();
-        let ask = Ask { offset: Some(2), withhold: true, ..Ask::default() };
-        assert_eq!(updates.answer(number, &ask), Polled::Nothing);
+        let request = PollRequest { offset: Some(2), withhold: true, ..PollRequest::default() };
+        assert_eq!(updates.poll_result(number, &request), PollResult::Nothing);
         assert_eq!((updates.pending(), updates.confirmed()), (2, Some(2)));
         assert_eq!(poll(&mut updates, 2, 100), [2, 3]);
     }
 
     #[test]
-    fn only_the_newest_poll_is_answered() {
+    fn older_poll_gets_a_conflict() {
         let mut updates = three();
-        let (old, new) = (updates.begin(), updates.begin());
-        assert_eq!(updates.answer(old, &Ask::default()), Polled::Conflict);
-        assert_eq!(ids(updates.answer(new, &Ask::default())), [1, 2, 3]);
+        let old = updates.begin();
+        let new = updates.begin();
+        assert_eq!(updates.poll_result(old, &PollRequest::default()), PollResult::Conflict);
+        assert_eq!(ids(updates.poll_result(new, &PollRequest::default())), [1, 2, 3]);
     }
 
     #[test]
-    fn kinds_that_nobody_asked_for_are_not_delivered_but_garbage_is() {
+    fn delivers_requested_kinds_and_garbage_only() {
         let mut updates = Updates::default();
         updates.push(json!({"chat_member": {}}));
-        assert_eq!(updates.pending(), 0, "unusual kinds must be asked for");
+        assert_eq!(updates.pending(), 0, "opt-in kinds must be requested");
         updates.allow(&json!(["message"]));
         updates.push(json!({"callback_query": {}}));
         assert_eq!(updates.pending(), 0);

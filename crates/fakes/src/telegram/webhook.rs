@@ -1,4 +1,4 @@
-//! The webhook: updates are posted to the address that was set, oldest first, and again until a 2xx comes back.
+//! Webhook delivery: posts updates to the configured address, oldest first, until each gets a 2xx.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -9,16 +9,15 @@ use tokio::net::TcpStream;
 use tokio::time::{sleep, timeout};
 
 use super::Shared;
+use super::error::{MethodResult, ServiceError};
 use super::params::Params;
-use super::refusal::{Answer, Refusal};
-use super::world::World;
+use super::state::State;
 
-/// Between two tries of one update; the real service takes longer.
-const REST: Duration = Duration::from_millis(30);
-/// How long an answer may take before the try counts as failed.
-const PATIENCE: Duration = Duration::from_secs(30);
+/// Between two attempts; the real service waits longer.
+const RETRY_PAUSE: Duration = Duration::from_millis(30);
+const RESPONSE_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// What `setWebhook` set, and how it fares.
+/// The webhook that `setWebhook` configured.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Webhook {
     pub(crate) url: String,
@@ -32,47 +31,47 @@ impl Webhook {
     }
 }
 
-/// One try to deliver an update.
+/// One attempt to deliver an update.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Post {
+pub struct WebhookPost {
     pub update_id: i64,
-    /// `None`: nobody answered.
+    /// `None`: no response.
     pub status: Option<u16>,
 }
 
-pub(crate) fn set(world: &mut World, params: &Params) -> Answer {
+pub(crate) fn set(state: &mut State, params: &Params) -> MethodResult {
     let url = params.str("url").unwrap_or_default().to_owned();
     if url.is_empty() {
-        return Ok(delete(world, params));
+        return Ok(delete(state, params));
     }
     if !url.starts_with("http://127.0.0.1:") {
-        return Err(Refusal::bad("bad webhook: an address of this machine must be provided"));
+        return Err(ServiceError::bad_request("bad webhook: an address of this machine must be provided"));
     }
     if params.flag("drop_pending_updates") {
-        world.updates.drop_pending();
+        state.updates.drop_pending();
     }
     if let Some(kinds) = params.json("allowed_updates") {
-        world.updates.allow(&kinds);
+        state.updates.allow(&kinds);
     }
     let secret = params.str("secret_token").map(str::to_owned);
-    world.webhook = Some(Webhook { url, secret, last_error: None });
+    state.webhook = Some(Webhook { url, secret, last_error: None });
     Ok(true.into())
 }
 
-pub(crate) fn delete(world: &mut World, params: &Params) -> Value {
+pub(crate) fn delete(state: &mut State, params: &Params) -> Value {
     if params.flag("drop_pending_updates") {
-        world.updates.drop_pending();
+        state.updates.drop_pending();
     }
-    world.webhook = None;
+    state.webhook = None;
     true.into()
 }
 
-pub(crate) fn info(world: &World) -> Value {
-    let webhook = world.webhook.clone().unwrap_or_default();
+pub(crate) fn info(state: &State) -> Value {
+    let webhook = state.webhook.clone().unwrap_or_default();
     let mut info = json!({
         "url": webhook.url,
         "has_custom_certificate": false,
-        "pending_update_count": world.updates.pending(),
+        "pending_update_count": state.updates.pending(),
     });
     if let Some(error) = webhook.last_error {
         info["last_error_message"] = error.into();
@@ -83,35 +82,35 @@ pub(crate) fn info(world: &World) -> Value {
 /// Delivers for as long as the fake lives.
 pub(crate) async fn deliver(shared: Arc<Shared>) {
     loop {
-        let rung = shared.bell.notified();
-        tokio::pin!(rung);
-        // From here on no bell is missed.
-        rung.as_mut().enable();
-        let due = shared.world.read(|world| world.webhook.clone().zip(world.updates.first()));
-        let Some((webhook, (update_id, body))) = due else {
-            rung.await;
+        let woken = shared.changed.notified();
+        tokio::pin!(woken);
+        // From here on no notification is missed.
+        woken.as_mut().enable();
+        let next = shared.state.read(|state| state.webhook.clone().zip(state.updates.first()));
+        let Some((webhook, (update_id, body))) = next else {
+            woken.await;
             continue;
         };
-        let status = timeout(PATIENCE, post(&webhook, &body)).await.ok().flatten();
-        let good = status.is_some_and(|status| (200..300).contains(&status));
-        shared.world.change(|world| {
-            world.posts.push(Post { update_id, status });
-            if good {
-                world.updates.delivered(update_id);
-            } else if let Some(webhook) = &mut world.webhook {
+        let status = timeout(RESPONSE_TIMEOUT, post(&webhook, &body)).await.ok().flatten();
+        let delivered = status.is_some_and(|status| (200..300).contains(&status));
+        shared.state.change(|state| {
+            state.posts.push(WebhookPost { update_id, status });
+            if delivered {
+                state.updates.remove(update_id);
+            } else if let Some(webhook) = &mut state.webhook {
                 webhook.last_error = Some(match status {
                     Some(status) => format!("Wrong response from the webhook: {status}"),
                     None => "Connection refused".to_owned(),
                 });
             }
         });
-        if !good {
-            sleep(REST).await;
+        if !delivered {
+            sleep(RETRY_PAUSE).await;
         }
     }
 }
 
-/// The status of the answer, if there is one.
+/// Returns the status of the response, if there is one.
 async fn post(webhook: &Webhook, body: &str) -> Option<u16> {
     let (host, path) = webhook.url.strip_prefix("http://")?.split_once('/')?;
     let mut stream = TcpStream::connect(host).await.ok()?;
@@ -124,7 +123,7 @@ async fn post(webhook: &Webhook, body: &str) -> Option<u16> {
     );
     stream.write_all(head.as_bytes()).await.ok()?;
     stream.write_all(body.as_bytes()).await.ok()?;
-    let mut answer = Vec::new();
-    stream.read_to_end(&mut answer).await.ok()?;
-    String::from_utf8_lossy(&answer).split(' ').nth(1)?.parse().ok()
+    let mut response = Vec::new();
+    stream.read_to_end(&mut response).await.ok()?;
+    String::from_utf8_lossy(&response).split(' ').nth(1)?.parse().ok()
 }

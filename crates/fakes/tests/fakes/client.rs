@@ -1,4 +1,4 @@
-//! A blocking HTTP client of a few lines that reports exactly what came over the wire.
+//! A minimal blocking HTTP client that reports exactly what it received.
 
 use std::io::{BufRead, BufReader, Error, ErrorKind, Read, Write};
 use std::net::TcpStream;
@@ -7,20 +7,19 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
-pub(crate) const SOON: Duration = Duration::from_secs(60);
+pub(crate) const TIMEOUT: Duration = Duration::from_secs(60);
 
 #[derive(Debug)]
-pub(crate) struct Reply {
+pub(crate) struct HttpResponse {
     pub(crate) status: u16,
     pub(crate) headers: Vec<(String, String)>,
     pub(crate) body: Vec<u8>,
-    /// The body ended before it was complete.
+    /// The body ended early.
     pub(crate) cut: bool,
-    /// In how many chunks it came.
     pub(crate) chunks: usize,
 }
 
-impl Reply {
+impl HttpResponse {
     pub(crate) fn json(&self) -> Value {
         serde_json::from_slice(&self.body).unwrap_or_else(|error| panic!("{error}: {self:?}"))
     }
@@ -34,12 +33,12 @@ impl Reply {
     }
 }
 
-pub(crate) struct Connection(BufReader<TcpStream>);
+pub(crate) struct HttpConnection(BufReader<TcpStream>);
 
-impl Connection {
+impl HttpConnection {
     pub(crate) fn open(port: u16) -> std::io::Result<Self> {
         let stream = TcpStream::connect(("127.0.0.1", port))?;
-        stream.set_read_timeout(Some(SOON))?;
+        stream.set_read_timeout(Some(TIMEOUT))?;
         Ok(Self(BufReader::new(stream)))
     }
 
@@ -49,27 +48,27 @@ impl Connection {
         self.0.get_mut().write_all(&[head.as_bytes(), body].concat())
     }
 
-    /// `Err`: no answer at all.
-    pub(crate) fn receive(&mut self) -> std::io::Result<Reply> {
-        let status = self.line()?.split(' ').nth(1).and_then(|code| code.parse().ok());
+    /// `Err`: no response at all.
+    pub(crate) fn receive(&mut self) -> std::io::Result<HttpResponse> {
+        let status = self.read_line()?.split(' ').nth(1).and_then(|code| code.parse().ok());
         let status = status.ok_or_else(|| Error::from(ErrorKind::InvalidData))?;
         let mut headers = Vec::new();
         loop {
-            let line = self.line()?;
+            let line = self.read_line()?;
             let Some((name, value)) = line.split_once(": ") else {
                 break;
             };
             headers.push((name.to_lowercase(), value.to_owned()));
         }
-        let mut reply = Reply { status, headers, body: Vec::new(), cut: false, chunks: 0 };
+        let mut reply = HttpResponse { status, headers, body: Vec::new(), cut: false, chunks: 0 };
         reply.cut = match reply.header("content-length").map(|length| length.parse().unwrap()) {
-            Some(length) => self.take(length, &mut reply.body).is_err(),
-            None => self.chunks(&mut reply).is_err(),
+            Some(length) => self.read_exactly(length, &mut reply.body).is_err(),
+            None => self.read_chunks(&mut reply).is_err(),
         };
         Ok(reply)
     }
 
-    fn line(&mut self) -> std::io::Result<String> {
+    fn read_line(&mut self) -> std::io::Result<String> {
         let mut line = String::new();
         if self.0.read_line(&mut line)? == 0 {
             return Err(ErrorKind::UnexpectedEof.into());
@@ -77,16 +76,16 @@ impl Connection {
         Ok(line.trim_end().to_owned())
     }
 
-    fn take(&mut self, length: u64, into: &mut Vec<u8>) -> std::io::Result<()> {
+    fn read_exactly(&mut self, length: u64, into: &mut Vec<u8>) -> std::io::Result<()> {
         let got = self.0.by_ref().take(length).read_to_end(into)?;
         if (got as u64) < length { Err(ErrorKind::UnexpectedEof.into()) } else { Ok(()) }
     }
 
-    fn chunks(&mut self, into: &mut Reply) -> std::io::Result<()> {
+    fn read_chunks(&mut self, into: &mut HttpResponse) -> std::io::Result<()> {
         loop {
-            let length = u64::from_str_radix(&self.line()?, 16).map_err(Error::other)?;
-            self.take(length, &mut into.body)?;
-            self.line()?;
+            let length = u64::from_str_radix(&self.read_line()?, 16).map_err(Error::other)?;
+            self.read_exactly(length, &mut into.body)?;
+            self.read_line()?;
             if length == 0 {
                 return Ok(());
             }
@@ -95,33 +94,33 @@ impl Connection {
     }
 }
 
-pub(crate) fn post(port: u16, path: &str, headers: &str, body: &[u8]) -> std::io::Result<Reply> {
-    let mut connection = Connection::open(port)?;
+pub(crate) fn post(port: u16, path: &str, headers: &str, body: &[u8]) -> std::io::Result<HttpResponse> {
+    let mut connection = HttpConnection::open(port)?;
     connection.send(path, headers, body)?;
     connection.receive()
 }
 
 /// A call to the Bot API with a JSON body.
-pub(crate) fn bot(port: u16, method: &str, params: &Value) -> std::io::Result<Reply> {
+pub(crate) fn call_bot(port: u16, method: &str, params: &Value) -> std::io::Result<HttpResponse> {
     let path = format!("/bot1:token/{method}");
     post(port, &path, "content-type: application/json\r\n", params.to_string().as_bytes())
 }
 
-pub(crate) fn bot_later(
+pub(crate) fn call_bot_in_background(
     port: u16,
     method: &'static str,
     params: Value,
-) -> JoinHandle<std::io::Result<Reply>> {
-    thread::spawn(move || bot(port, method, &params))
+) -> JoinHandle<std::io::Result<HttpResponse>> {
+    thread::spawn(move || call_bot(port, method, &params))
 }
 
-pub(crate) fn say(port: u16, chat: i64, text: &str) -> std::io::Result<Reply> {
-    bot(port, "sendMessage", &json!({"chat_id": chat, "text": text}))
+pub(crate) fn send_message(port: u16, chat: i64, text: &str) -> std::io::Result<HttpResponse> {
+    call_bot(port, "sendMessage", &json!({"chat_id": chat, "text": text}))
 }
 
-/// The numbers of the updates a poll brings.
+/// Polls and returns the ids of the updates.
 pub(crate) fn poll(port: u16, offset: i64, timeout: u64) -> Vec<i64> {
-    let reply = bot(port, "getUpdates", &json!({"offset": offset, "timeout": timeout})).unwrap();
+    let reply = call_bot(port, "getUpdates", &json!({"offset": offset, "timeout": timeout})).unwrap();
     let body = reply.json();
     body["result"].as_array().unwrap().iter().map(|update| update["update_id"].as_i64().unwrap()).collect()
 }

@@ -1,21 +1,21 @@
-//! The fake Discord's REST side: what is refused, what is remembered, what people see.
+//! The REST API of the fake Discord.
 
 use petasos_fakes::Discord;
 use petasos_fakes::discord::{Fault, Incoming};
 use serde_json::{Value, json};
 
-use crate::client::{Connection, Reply};
+use crate::client::{HttpConnection, HttpResponse};
 
 const CHANNEL: u64 = 50;
 
-fn post(fake: &Discord, path: &str, body: &Value) -> Reply {
-    let mut connection = Connection::open(fake.port()).unwrap();
+fn post(fake: &Discord, path: &str, body: &Value) -> HttpResponse {
+    let mut connection = HttpConnection::open(fake.port()).unwrap();
     let headers = "authorization: Bot token\r\ncontent-type: application/json\r\n";
     connection.send(&format!("/api/v10{path}"), headers, body.to_string().as_bytes()).unwrap();
     connection.receive().unwrap()
 }
 
-fn send(fake: &Discord, body: &Value) -> Reply {
+fn send(fake: &Discord, body: &Value) -> HttpResponse {
     post(fake, &format!("/channels/{CHANNEL}/messages"), body)
 }
 
@@ -26,17 +26,18 @@ fn fake() -> Discord {
 }
 
 #[test]
-fn an_enforced_nonce_makes_one_message_of_two() {
+fn enforced_nonce_deduplicates_messages() {
     let fake = fake();
     let body = json!({ "content": "hi", "nonce": "n1", "enforce_nonce": true });
-    let (first, second) = (send(&fake, &body).json(), send(&fake, &body).json());
+    let first = send(&fake, &body).json();
+    let second = send(&fake, &body).json();
     assert_eq!((&first["id"], fake.texts(CHANNEL).len()), (&second["id"], 1));
     send(&fake, &json!({ "content": "hi", "nonce": "n1" }));
-    assert_eq!(fake.texts(CHANNEL), ["hi", "hi"], "a nonce that is not enforced is only a label");
+    assert_eq!(fake.texts(CHANNEL), ["hi", "hi"], "a nonce has no effect unless enforced");
 }
 
 #[test]
-fn what_does_not_hold_is_refused_by_number() {
+fn invalid_requests_get_discord_error_codes() {
     let fake = fake();
     let pin = fake.push(Incoming::text(CHANNEL, 5, "pinned").kind(6)).to_string();
     for (body, status, code) in [
@@ -54,7 +55,7 @@ fn what_does_not_hold_is_refused_by_number() {
 }
 
 #[test]
-fn a_rate_limit_comes_with_body_and_headers() {
+fn rate_limit_has_body_and_headers() {
     let fake = fake();
     fake.on("createMessage").does(Fault::too_many(1.5));
     let reply = send(&fake, &json!({ "content": "x" }));
@@ -66,7 +67,7 @@ fn a_rate_limit_comes_with_body_and_headers() {
 }
 
 #[test]
-fn another_token_is_refused() {
+fn refuses_other_tokens() {
     let fake = fake();
     fake.expect_token("another");
     assert_eq!(send(&fake, &json!({ "content": "x" })).status, 401);

@@ -1,79 +1,86 @@
-//! Telegram going wrong on demand: what the caller sees, and what the user sees.
+//! Fault injection into Telegram requests, as the caller and the user see it.
 
 use std::time::{Duration, Instant};
 
-use petasos_fakes::telegram::{Fault, Outcome, Side};
+use petasos_fakes::telegram::{Fault, Outcome, ServiceError, Side};
 use petasos_fakes::{Gate, Telegram};
 use serde_json::json;
 
-use crate::client::{Connection, SOON, bot_later, poll, say};
+use crate::client::{HttpConnection, TIMEOUT, call_bot_in_background, poll, send_message};
 
-/// What the caller of a faulty `sendMessage` gets.
+/// The response that the caller of a `sendMessage` gets.
 #[derive(Debug, PartialEq, Eq)]
-enum Got {
+enum Received {
     Ok,
     Status(u16),
-    NoAnswer,
-    Rubbish,
+    NoResponse,
+    Garbage,
     Cut,
 }
 
 #[track_caller]
-fn check(fault: Fault, got: Got, visible: bool, outcome: Outcome) {
+fn check(fault: Fault, want: Received, visible: bool, outcome: Outcome) {
     let fake = Telegram::start().unwrap();
     fake.on("sendMessage").does(fault.clone());
-    let seen = match say(fake.port(), 1, "hi") {
-        Err(_) => Got::NoAnswer,
-        Ok(reply) if reply.cut => Got::Cut,
-        Ok(reply) if serde_json::from_slice::<serde_json::Value>(&reply.body).is_err() => Got::Rubbish,
-        Ok(reply) if reply.status == 200 => Got::Ok,
-        Ok(reply) => Got::Status(reply.status),
+    let received = match send_message(fake.port(), 1, "hi") {
+        Err(_) => Received::NoResponse,
+        Ok(reply) if reply.cut => Received::Cut,
+        Ok(reply) if serde_json::from_slice::<serde_json::Value>(&reply.body).is_err() => Received::Garbage,
+        Ok(reply) if reply.status == 200 => Received::Ok,
+        Ok(reply) => Received::Status(reply.status),
     };
-    assert_eq!(seen, got, "{fault:?}");
+    assert_eq!(received, want, "{fault:?}");
     assert_eq!(fake.visible(1).len(), usize::from(visible), "{fault:?}");
     let call = fake.calls_of("sendMessage").remove(0);
     assert_eq!((call.applied, call.outcome), (visible, outcome), "{fault:?}");
-    assert_eq!(say(fake.port(), 1, "again").unwrap().status, 200, "{fault:?} strikes once");
+    assert_eq!(send_message(fake.port(), 1, "again").unwrap().status, 200, "{fault:?} applies once");
 }
 
 #[test]
-fn each_fault_does_what_it_says() {
-    let refused = |code, description: &str| Outcome::Refused { code, description: description.into() };
-    check(Fault::Delay(Duration::from_millis(5)), Got::Ok, true, Outcome::Ok);
-    check(Fault::too_many(3), Got::Status(429), false, refused(429, "Too Many Requests: retry after 3"));
-    check(Fault::status(502, "Bad Gateway"), Got::Status(502), false, refused(502, "Bad Gateway"));
-    check(Fault::ResetBefore, Got::NoAnswer, false, Outcome::Reset);
-    check(Fault::ResetAfter, Got::NoAnswer, true, Outcome::Reset);
-    check(Fault::Garbage, Got::Rubbish, false, Outcome::Garbled);
-    check(Fault::HalfBody, Got::Cut, true, Outcome::Garbled);
+fn applies_each_fault() {
+    let refused = |code, description: &str, retry_after| {
+        Outcome::Refused(ServiceError { code, description: description.into(), retry_after })
+    };
+    check(Fault::Delay(Duration::from_millis(5)), Received::Ok, true, Outcome::Ok);
+    check(
+        Fault::too_many(3),
+        Received::Status(429),
+        false,
+        refused(429, "Too Many Requests: retry after 3", Some(3)),
+    );
+    check(Fault::status(502, "Bad Gateway"), Received::Status(502), false, refused(502, "Bad Gateway", None));
+    check(Fault::ResetBefore, Received::NoResponse, false, Outcome::Reset);
+    check(Fault::ResetAfter, Received::NoResponse, true, Outcome::Reset);
+    check(Fault::Garbage, Received::Garbage, false, Outcome::Garbled);
+    check(Fault::HalfBody, Received::Cut, true, Outcome::Garbled);
 }
 
 #[test]
-fn a_refusal_names_the_seconds_to_wait() {
+fn rate_limit_names_retry_after_for_one_chat() {
     let fake = Telegram::start().unwrap();
     fake.on("sendMessage").chat(2).does(Fault::too_many(7));
-    assert_eq!(say(fake.port(), 1, "other chat").unwrap().status, 200);
-    assert_eq!(say(fake.port(), 2, "this chat").unwrap().json()["parameters"]["retry_after"], 7);
+    assert_eq!(send_message(fake.port(), 1, "other chat").unwrap().status, 200);
+    assert_eq!(send_message(fake.port(), 2, "this chat").unwrap().json()["parameters"]["retry_after"], 7);
 }
 
 #[test]
-fn half_a_body_is_half_a_body() {
+fn half_body_ends_after_half_its_length() {
     let fake = Telegram::start().unwrap();
     fake.on("*").does(Fault::HalfBody);
-    let reply = say(fake.port(), 1, "hi").unwrap();
+    let reply = send_message(fake.port(), 1, "hi").unwrap();
     let promised: usize = reply.header("content-length").unwrap().parse().unwrap();
     assert_eq!(reply.body.len(), promised / 2);
 }
 
 #[test]
-fn hanging_requests_wait_for_release_and_go_on() {
+fn hanging_requests_continue_after_release() {
     for (fault, visible) in [(Fault::Hang, 0), (Fault::HangAfter, 1)] {
         let fake = Telegram::start().unwrap();
         fake.on("sendMessage").does(fault);
-        let hanging = bot_later(fake.port(), "sendMessage", json!({"chat_id": 1, "text": "hi"}));
+        let hanging = call_bot_in_background(fake.port(), "sendMessage", json!({"chat_id": 1, "text": "hi"}));
         let arrived = |applied| {
-            fake.wait_until(SOON, |world| {
-                world.calls().next().filter(|call| call.applied == applied).map(|_| ())
+            fake.wait_until(TIMEOUT, |state| {
+                state.calls().next().filter(|call| call.applied == applied).map(|_| ())
             })
         };
         assert!(arrived(visible == 1).is_some());
@@ -86,12 +93,12 @@ fn hanging_requests_wait_for_release_and_go_on() {
 }
 
 #[test]
-fn a_gate_holds_a_send_on_either_side_of_its_effect() {
+fn gate_holds_request_before_or_after_processing() {
     for (side, visible) in [(Side::Before, 0), (Side::After, 1)] {
         let fake = Telegram::start().unwrap();
         let gate = fake.gate("sendMessage", side);
-        let held = bot_later(fake.port(), "sendMessage", json!({"chat_id": 1, "text": "hi"}));
-        assert!(gate.wait(SOON), "{side:?}");
+        let held = call_bot_in_background(fake.port(), "sendMessage", json!({"chat_id": 1, "text": "hi"}));
+        assert!(gate.wait(TIMEOUT), "{side:?}");
         assert_eq!(fake.visible(1).len(), visible, "{side:?}");
         assert_eq!(fake.calls()[0].outcome, Outcome::Pending);
         gate.pass_one();
@@ -101,27 +108,27 @@ fn a_gate_holds_a_send_on_either_side_of_its_effect() {
 }
 
 #[test]
-fn a_caller_that_dies_at_a_gate_is_noticed_and_goes_no_further() {
+fn drops_request_whose_caller_hangs_up_at_a_gate() {
     for (side, visible) in [(Side::Before, 0), (Side::After, 1)] {
         let fake = Telegram::start().unwrap();
         let gate = fake.on("sendMessage").chat(1).gate(side);
-        let mut caller = Connection::open(fake.port()).unwrap();
+        let mut caller = HttpConnection::open(fake.port()).unwrap();
         caller.send("/bot1:t/sendMessage?chat_id=1&text=hi", "", b"").unwrap();
-        assert!(gate.wait(SOON));
+        assert!(gate.wait(TIMEOUT));
         drop(caller);
-        assert!(gate.wait_gone(1, SOON), "{side:?}");
-        let abandoned = |call: &&petasos_fakes::telegram::Call| call.outcome == Outcome::Abandoned;
-        assert!(fake.wait_until(SOON, |world| world.calls().find(abandoned).map(|_| ())).is_some());
+        assert!(gate.wait_gone(1, TIMEOUT), "{side:?}");
+        let abandoned = |call: &&petasos_fakes::telegram::ApiCall| call.outcome == Outcome::Abandoned;
+        assert!(fake.wait_until(TIMEOUT, |state| state.calls().find(abandoned).map(|_| ())).is_some());
         drop(gate);
-        assert_eq!(say(fake.port(), 1, "next").unwrap().status, 200, "a dropped gate is open");
+        assert_eq!(send_message(fake.port(), 1, "next").unwrap().status, 200, "a dropped gate is open");
         assert_eq!(fake.visible(1).len(), visible + 1, "{side:?}");
     }
 }
 
 #[test]
-fn updates_come_again_despite_the_offset() {
+fn repeats_updates_despite_the_offset() {
     let fake = Telegram::start().unwrap();
-    fake.on("getUpdates").does(Fault::DuplicateUpdates);
+    fake.on("getUpdates").does(Fault::duplicate_updates());
     let first = fake.push_text(1, 1, "a");
     assert_eq!(poll(fake.port(), 0, 0), [first]);
     assert_eq!(poll(fake.port(), first + 1, 0), [first]);
@@ -129,32 +136,32 @@ fn updates_come_again_despite_the_offset() {
 }
 
 #[test]
-fn a_poll_that_dies_takes_no_update_with_it() {
+fn keeps_updates_of_a_reset_poll() {
     let fake = Telegram::start().unwrap();
     fake.on("getUpdates").does(Fault::ResetAfter);
     let id = fake.push_text(1, 1, "a");
-    assert!(crate::client::bot(fake.port(), "getUpdates", &json!({"timeout": 5})).is_err());
+    assert!(crate::client::call_bot(fake.port(), "getUpdates", &json!({"timeout": 5})).is_err());
     assert_eq!(poll(fake.port(), 0, 0), [id]);
 }
 
 #[test]
-fn an_outage_refuses_connections_and_keeps_the_state() {
+fn outage_refuses_connections_and_keeps_state() {
     let fake = Telegram::start().unwrap();
     fake.push_text(1, 1, "before");
-    let waiting = bot_later(fake.port(), "getUpdates", json!({"offset": 9, "timeout": 50}));
-    assert!(fake.wait_until(SOON, |world| world.calls().next().map(|_| ())).is_some());
+    let waiting = call_bot_in_background(fake.port(), "getUpdates", json!({"offset": 9, "timeout": 50}));
+    assert!(fake.wait_until(TIMEOUT, |state| state.calls().next().map(|_| ())).is_some());
     let began = Instant::now();
     fake.down();
     assert!(waiting.join().unwrap().is_err(), "the poll is reset");
-    assert!(began.elapsed() < Duration::from_secs(50), "the poll's own end");
-    assert!(Connection::open(fake.port()).is_err());
+    assert!(began.elapsed() < Duration::from_secs(50), "the poll did not end by itself");
+    assert!(HttpConnection::open(fake.port()).is_err());
     fake.push_text(1, 1, "during");
     fake.up().unwrap();
     assert_eq!(poll(fake.port(), 0, 0), [2]);
 }
 
 #[test]
-fn a_gate_may_stand_nowhere() {
+fn unused_gate_sees_no_requests() {
     let gate = Gate::new();
     assert!(!gate.wait(Duration::from_millis(1)));
 }

@@ -1,4 +1,4 @@
-//! The fakes under test themselves, over real sockets, by a client that hides nothing.
+//! Tests of the fakes themselves, over real sockets and with a client that hides nothing.
 
 #![allow(clippy::unwrap_used, reason = "helpers outside #[test] functions fail by panicking too")]
 

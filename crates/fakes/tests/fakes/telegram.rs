@@ -1,16 +1,16 @@
-//! The Bot API without faults: answers, refusals, the long poll and the user's view.
+//! The Bot API without faults: responses, errors, the long poll and the user's view.
 
 use std::time::{Duration, Instant};
 
-use petasos_fakes::telegram::{BOT_USERNAME, Change, Incoming, Outcome};
-use petasos_fakes::{Keep, Telegram};
+use petasos_fakes::telegram::{BOT_USERNAME, Incoming, Outcome, VisibleChange};
+use petasos_fakes::{Retention, Telegram};
 use serde_json::{Value, json};
 
-use crate::client::{SOON, bot, bot_later, poll, post, say};
+use crate::client::{TIMEOUT, call_bot, call_bot_in_background, poll, post, send_message};
 
 #[track_caller]
 fn check(fake: &Telegram, method: &str, params: Value, want: Result<(), (u16, &str)>) {
-    let reply = bot(fake.port(), method, &params).unwrap();
+    let reply = call_bot(fake.port(), method, &params).unwrap();
     let body = reply.json();
     let (status, why) = want.err().unwrap_or((200, ""));
     assert_eq!(reply.status, status, "{method} {params}: {body}");
@@ -22,7 +22,7 @@ fn check(fake: &Telegram, method: &str, params: Value, want: Result<(), (u16, &s
 }
 
 #[test]
-fn every_method_answers_or_refuses_like_the_real_one() {
+fn methods_respond_like_the_real_service() {
     let fake = Telegram::start().unwrap();
     let pushed = fake.push(Incoming::text(1, 1, "hi"));
     let press = fake.push_callback(1, 1, 2, "x");
@@ -31,7 +31,8 @@ fn every_method_answers_or_refuses_like_the_real_one() {
     let long = "é".repeat(4096);
     let escaped = "\\.".repeat(4096);
     let wide = "😀".repeat(2049);
-    let (ok, bad) = (Ok(()), |why| Err((400, why)));
+    let ok = Ok(());
+    let bad = |why| Err((400, why));
     for (method, params, want) in [
         ("getMe", json!({}), ok),
         ("GETME", json!({}), ok),
@@ -116,16 +117,16 @@ fn every_method_answers_or_refuses_like_the_real_one() {
     }
     assert_eq!(fake.texts(1), ["two".into(), ".".repeat(4096), "r".to_owned()]);
     assert_eq!(fake.visible(1)[2].reply_to, Some(1));
-    assert_eq!(fake.look(|world| world.reactions(1, 1)), ["👀"]);
-    assert_eq!(fake.look(|world| world.draft(1).map(|draft| draft.text.clone())).as_deref(), Some("dra"));
+    assert_eq!(fake.read(|state| state.reactions(1, 1)), ["👀"]);
+    assert_eq!(fake.read(|state| state.draft(1).map(|draft| draft.text.clone())).as_deref(), Some("dra"));
     let file = post(fake.port(), "/file/bot1:token/doc", "", b"").unwrap();
     assert_eq!(file.body, b"content");
-    let me = bot(fake.port(), "getMe", &json!({})).unwrap().json();
+    let me = call_bot(fake.port(), "getMe", &json!({})).unwrap().json();
     assert_eq!(me["result"]["username"], BOT_USERNAME);
 }
 
 #[test]
-fn a_wrong_token_is_refused_by_its_shape() {
+fn wrong_token_gets_401_or_404_by_its_shape() {
     let fake = Telegram::start().unwrap();
     fake.expect_token("1:token");
     for (token, want) in
@@ -139,10 +140,10 @@ fn a_wrong_token_is_refused_by_its_shape() {
 }
 
 #[test]
-fn a_poll_waits_for_an_update_and_confirms_by_offset() {
+fn poll_waits_for_an_update_and_confirms_by_offset() {
     let fake = Telegram::start().unwrap();
-    let waiting = bot_later(fake.port(), "getUpdates", json!({"timeout": 50}));
-    assert!(fake.wait_until(SOON, |world| world.calls_of("getUpdates").next().map(|_| ())).is_some());
+    let waiting = call_bot_in_background(fake.port(), "getUpdates", json!({"timeout": 50}));
+    assert!(fake.wait_until(TIMEOUT, |state| state.calls_of("getUpdates").next().map(|_| ())).is_some());
     let id = fake.push_text(7, 7, "/start now");
     let got = waiting.join().unwrap().unwrap().json();
     assert_eq!(got["result"][0]["update_id"], id);
@@ -154,7 +155,7 @@ fn a_poll_waits_for_an_update_and_confirms_by_offset() {
 }
 
 #[test]
-fn a_poll_without_updates_ends_in_time() {
+fn poll_without_updates_ends_after_its_timeout() {
     let fake = Telegram::start().unwrap();
     let began = Instant::now();
     assert!(poll(fake.port(), 0, 1).is_empty());
@@ -162,11 +163,11 @@ fn a_poll_without_updates_ends_in_time() {
 }
 
 #[test]
-fn the_older_of_two_polls_gets_the_conflict() {
+fn older_of_two_polls_gets_a_conflict() {
     let fake = Telegram::start().unwrap();
-    let older = bot_later(fake.port(), "getUpdates", json!({"timeout": 50}));
-    assert!(fake.wait_until(SOON, |world| world.calls_of("getUpdates").next().map(|_| ())).is_some());
-    let newer = bot_later(fake.port(), "getUpdates", json!({"timeout": 50}));
+    let older = call_bot_in_background(fake.port(), "getUpdates", json!({"timeout": 50}));
+    assert!(fake.wait_until(TIMEOUT, |state| state.calls_of("getUpdates").next().map(|_| ())).is_some());
+    let newer = call_bot_in_background(fake.port(), "getUpdates", json!({"timeout": 50}));
     let conflict = older.join().unwrap().unwrap();
     assert_eq!(conflict.status, 409);
     assert!(conflict.text().contains("terminated by other getUpdates request"));
@@ -175,17 +176,17 @@ fn the_older_of_two_polls_gets_the_conflict() {
 }
 
 #[test]
-fn raw_bytes_reach_a_waiting_poll_unchanged() {
+fn raw_response_reaches_a_waiting_poll_unchanged() {
     let fake = Telegram::start().unwrap();
     for raw in [&b"\xff\xfe not utf-8"[..], b"{\"ok\":true,\"result\":[{]}", b""] {
-        let waiting = bot_later(fake.port(), "getUpdates", json!({"timeout": 50}));
-        fake.push_raw_answer(raw.to_vec());
+        let waiting = call_bot_in_background(fake.port(), "getUpdates", json!({"timeout": 50}));
+        fake.push_raw_response(raw.to_vec());
         assert_eq!(waiting.join().unwrap().unwrap().body, raw);
     }
 }
 
 #[test]
-fn garbage_updates_are_delivered_beside_good_ones() {
+fn delivers_garbage_updates_with_valid_ones() {
     let fake = Telegram::start().unwrap();
     fake.push_update(json!({"message": {"message_id": "x"}}));
     fake.push_update(json!({"update_id": 70, "from_the_future": {}}));
@@ -194,38 +195,42 @@ fn garbage_updates_are_delivered_beside_good_ones() {
 }
 
 #[test]
-fn topics_buttons_and_observers_work_together() {
+fn supports_topics_buttons_and_observers() {
     let fake = Telegram::start().unwrap();
-    let (tell, told) = std::sync::mpsc::channel();
-    fake.observe(move |change| tell.send(change.clone()).unwrap());
+    let (sender, receiver) = std::sync::mpsc::channel();
+    fake.observe(move |change| sender.send(change.clone()).unwrap());
     fake.push_topic(-9, 40, 2, "hello");
     let keys = json!({"inline_keyboard": [[{"text": "Yes", "callback_data": "y"}]]});
     let params =
         json!({"chat_id": -9, "message_thread_id": 40, "text": "sure?", "reply_markup": keys.to_string()});
-    let sent = bot(fake.port(), "sendMessage", &params).unwrap().json();
+    let sent = call_bot(fake.port(), "sendMessage", &params).unwrap().json();
     let id = sent["result"]["message_id"].as_i64().unwrap();
     assert_eq!(sent["result"]["message_thread_id"], 40);
     assert_eq!(fake.visible(-9)[0].reply_markup, Some(keys));
-    let Ok(Change::Sent(seen)) = told.recv_timeout(SOON) else { panic!("nothing was seen") };
-    assert_eq!((seen.id, seen.thread), (id, Some(40)));
+    let Ok(VisibleChange::Sent(message)) = receiver.recv_timeout(TIMEOUT) else {
+        panic!("no change was observed")
+    };
+    assert_eq!((message.id, message.thread), (id, Some(40)));
     let press = fake.push_callback(-9, 2, id, "y");
-    let got = bot(fake.port(), "getUpdates", &json!({"offset": press})).unwrap().json();
+    let got = call_bot(fake.port(), "getUpdates", &json!({"offset": press})).unwrap().json();
     assert_eq!(got["result"][0]["callback_query"]["message"]["message_id"], id);
     fake.remove_topic(-9, 40);
     fake.add_topic(-9, 50);
-    assert_eq!(bot(fake.port(), "sendMessage", &params).unwrap().status, 400);
+    assert_eq!(call_bot(fake.port(), "sendMessage", &params).unwrap().status, 400);
 }
 
 #[test]
-fn the_record_is_kept_as_long_as_wanted() {
+fn applies_retention_to_calls_and_messages() {
     let fake = Telegram::start().unwrap();
-    for (keep, calls, seen) in [(Keep::All, 3, 3), (Keep::Last(2), 2, 2), (Keep::Nothing, 0, 1)] {
+    for (retention, calls, messages) in
+        [(Retention::All, 3, 3), (Retention::Last(2), 2, 2), (Retention::Nothing, 0, 1)]
+    {
         fake.clear();
-        fake.record(keep);
+        fake.set_retention(retention);
         for text in ["a", "b", "c"] {
-            assert_eq!(say(fake.port(), 1, text).unwrap().status, 200);
+            assert_eq!(send_message(fake.port(), 1, text).unwrap().status, 200);
         }
-        assert_eq!((fake.calls().len(), fake.visible(1).len()), (calls, seen), "{keep:?}");
+        assert_eq!((fake.calls().len(), fake.visible(1).len()), (calls, messages), "{retention:?}");
     }
-    assert_eq!(fake.look(|world| (world.sent_count(), world.call_count())), (9, 9));
+    assert_eq!(fake.read(|state| (state.sent_count(), state.call_count())), (9, 9));
 }

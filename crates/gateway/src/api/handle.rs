@@ -1,6 +1,6 @@
-//! The one way in for everything outside the gateway: web, terminal, companion commands.
+//! The handle through which the web server, the terminal and companion commands use the gateway.
 //!
-//! Cheap to clone, holds no state of its own. What it changes, it changes by asking the owner.
+//! Stateless and cheap to clone: every change goes through the task or table that owns the state.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -9,92 +9,90 @@ use std::time::Duration;
 use petasos_core::command::{self, Parsed};
 use petasos_core::ids::{OutboxId, RowId, SessionId, SessionKey};
 use petasos_core::lifecycle::marker::Marker;
-use petasos_core::lifecycle::{From, How, Leave, State};
-use petasos_core::link::Standing;
+use petasos_core::lifecycle::{RestartMethod, RestartOrigin, ShutdownReason, State};
+use petasos_core::link::Availability;
 use petasos_core::outbox::{self, Item};
-use petasos_core::pairing::{Approval, Book};
+use petasos_core::pairing::{CodeApproval, PairingState};
 use petasos_core::rate_limit::Penalty;
 use petasos_core::{Inbound, InboxId, Millis, Platform, Source};
-use petasos_store::{Reader, Said, SessionRow};
+use petasos_store::{Reader, SessionRow, TranscriptRow};
 use serde::Serialize;
 use tokio::sync::watch;
 
-use crate::api::status::{self, Counts, LinkStatus, Model, OutboxCounts, Salvaged, ServerStatus, Status};
+use crate::api::status::{
+    self, GatewayStatus, InboxCounts, LinkStatus, McpServerStatus, ModelStatus, OutboxCounts, Salvaged,
+};
 use crate::background::completions;
 use crate::home::drain;
 use crate::inbound::ingest::Ingest;
-use crate::lifecycle::gate::{Gate, Situation};
+use crate::lifecycle::gate::{AcceptGate, LifecycleSnapshot};
 use crate::links::supervisor::LinkHandle;
 use crate::runtime::commit::Commit;
 use crate::runtime::tasks;
 use crate::sessions::Handles;
-use crate::sessions::view::View;
+use crate::sessions::view::SessionView;
 use crate::storage::retention;
 use crate::{Error, clock};
 
 #[derive(Debug, Clone)]
-pub struct Handle(pub(crate) Arc<Inner>);
+pub struct Handle(pub(crate) Arc<HandleInner>);
 
 #[derive(Debug)]
-pub(crate) struct Inner {
+pub(crate) struct HandleInner {
     pub(crate) handles: Arc<Handles>,
     pub(crate) ingest: Arc<Ingest>,
     pub(crate) links: Vec<LinkHandle>,
 }
 
-/// The way out, and nothing else.
+/// Can start the shutdown without keeping the gateway's resources alive.
 #[derive(Debug, Clone)]
-pub struct Leaver(Gate);
+pub struct ShutdownTrigger(AcceptGate);
 
-impl Leaver {
-    pub fn leave(&self, why: Leave, reason: Option<String>) {
-        self.0.leave(why, reason);
+impl ShutdownTrigger {
+    pub fn shut_down(&self, why: ShutdownReason, reason: Option<String>) {
+        self.0.shut_down(why, reason);
     }
 
-    pub fn hurry(&self) {
-        self.0.hurry();
+    pub fn skip_drain(&self) {
+        self.0.skip_all();
     }
 
-    /// Resolves when everything is in place; `false`: we leave instead.
+    /// Resolves after startup; `false`: shutdown began first.
     pub async fn started(&self) -> bool {
         self.0.started().await
     }
 }
 
-/// A message that is on disk.
 #[derive(Debug, Clone, Serialize)]
 pub struct Submitted {
     pub inbox: InboxId,
     pub key: SessionKey,
-    /// The same message had been accepted before; nothing new was started.
+    /// The message had been accepted before; nothing new was started.
     pub duplicate: bool,
 }
 
-/// How long a login link may wait to be used, and a login to be seen again.
-/// Ended background work that is listed.
-const UNTOLD: u32 = 50;
-const LINK_LIFE: Duration = Duration::from_secs(24 * 3600);
-const LOGIN_LIFE: Duration = Duration::from_secs(30 * 24 * 3600);
+const MAX_UNDELIVERED: u32 = 50;
+const LOGIN_LINK_LIFETIME: Duration = Duration::from_secs(24 * 3600);
+const LOGIN_LIFETIME: Duration = Duration::from_secs(30 * 24 * 3600);
 
 impl Handle {
-    /// Accepts a message from a channel that has checked its author. Returns after the commit. While no turn may
-    /// start, only commands and what can wait behind a running turn are taken.
+    /// Accepts a message from a channel that has authenticated its author; returns after the commit. While no turn may start, accepts
+    /// only commands and messages that can wait behind a running turn.
     pub async fn submit(&self, inbound: Inbound) -> Result<Submitted, Error> {
-        if self.0.handles.lifecycle.stopper.stopping() {
+        if self.0.handles.lifecycle.shutdown.stopping() {
             return Err(Error::Stopping);
         }
         if !inbound.internal && command::parse(&inbound.text) == Parsed::Text {
-            self.0.handles.lifecycle.gate.hears(&self.key_of(&inbound.source)).map_err(Error::Closed)?;
+            self.0.handles.lifecycle.gate.accepts(&self.key_of(&inbound.source)).map_err(Error::Closed)?;
         }
         self.0.ingest.submit(inbound).await
     }
 
-    /// What the gateway does about its own life, and who is at work.
-    pub fn situation(&self) -> Situation {
-        self.0.handles.lifecycle.gate.situation()
+    pub fn snapshot(&self) -> LifecycleSnapshot {
+        self.0.handles.lifecycle.gate.snapshot()
     }
 
-    /// Moves whenever the situation does.
+    /// Changes whenever the lifecycle snapshot changes.
     pub fn changes(&self) -> watch::Receiver<u64> {
         self.0.handles.lifecycle.gate.watch()
     }
@@ -107,24 +105,24 @@ impl Handle {
         self.0.handles.lifecycle.lifetime.drain_timeout
     }
 
-    /// Asks for a drain, by the marker that anybody could write; the gateway follows within moments.
-    pub async fn drain(&self, ask: drain::Ask) -> Result<Marker, Error> {
+    /// Requests a drain by writing the drain marker; the gateway follows within moments.
+    pub async fn drain(&self, ask: drain::DrainRequest) -> Result<Marker, Error> {
         let home = self.0.handles.home.clone();
-        on_disk(move || drain::write(&home, &ask, clock::now())).await
+        run_blocking(move || drain::write(&home, &ask, clock::now())).await
     }
 
-    /// Takes a drain back. `false`: none was asked for.
+    /// Cancels a drain. `false`: none was requested.
     pub async fn cancel_drain(&self) -> Result<bool, Error> {
         let home = self.0.handles.home.clone();
-        on_disk(move || drain::clear(&home)).await
+        run_blocking(move || drain::clear(&home)).await
     }
 
-    /// Does not wait for this session any more. `false`: it is not at work.
+    /// Stops waiting for this session. `false`: it has no running turn.
     pub fn skip(&self, key: &SessionKey) -> bool {
         self.0.handles.lifecycle.gate.skip(key)
     }
 
-    /// Waits longer for this session; gives until when. `None`: it is not at work.
+    /// Extends the deadline of this session and returns it. `None`: it has no running turn.
     pub fn extend(&self, key: &SessionKey, by: Duration) -> Option<Millis> {
         self.0.handles.lifecycle.gate.extend(key, by)
     }
@@ -133,16 +131,16 @@ impl Handle {
         self.0.ingest.key_of(source)
     }
 
-    /// What can be seen of a conversation, always current.
-    pub async fn view(&self, key: &SessionKey) -> Result<watch::Receiver<View>, Error> {
+    pub async fn view(&self, key: &SessionKey) -> Result<watch::Receiver<SessionView>, Error> {
         let mut view = self.0.handles.router.view(key.clone()).await.ok_or(Error::Stopping)?;
         view.wait_for(|view| view.ready).await.map_err(|_ended| Error::Stopping)?;
         Ok(view)
     }
 
-    /// Ends the running turn. `false`: there was none.
+    /// Stops the running turn. `false`: none was running.
     pub async fn stop_turn(&self, key: &SessionKey) -> Result<bool, Error> {
-        let (router, key) = (self.0.handles.router.clone(), key.clone());
+        let router = self.0.handles.router.clone();
+        let key = key.clone();
         tasks::uncancelled(async move { router.stop_turn(key).await }).await
     }
 
@@ -157,7 +155,12 @@ impl Handle {
     }
 
     /// Rows of a transcript, notices included.
-    pub async fn rows(&self, session: &SessionId, after: RowId, limit: usize) -> Result<Vec<Said>, Error> {
+    pub async fn rows(
+        &self,
+        session: &SessionId,
+        after: RowId,
+        limit: usize,
+    ) -> Result<Vec<TranscriptRow>, Error> {
         let session = session.clone();
         self.0.handles.db.read(move |reader| reader.rows_after(&session, after, limit)).await
     }
@@ -166,7 +169,7 @@ impl Handle {
         self.0.handles.db.read(move |reader| reader.items_in(state, limit)).await
     }
 
-    /// Owes a given-up message again.
+    /// Enqueues a dead-lettered message again.
     pub async fn outbox_retry(&self, id: OutboxId) -> Result<bool, Error> {
         let handles = self.0.handles.clone();
         let retry = async move {
@@ -175,7 +178,7 @@ impl Handle {
                 Ok(if tx.retry_item(id, clock::now())? { lane } else { None })
             });
             let Some(lane) = lane.await? else { return Ok(false) };
-            handles.delivery.deliver.due(lane).await;
+            handles.delivery.lanes.wake(lane).await;
             Ok(true)
         };
         tasks::uncancelled(retry).await?
@@ -185,13 +188,18 @@ impl Handle {
         self.0.handles.db.write(Commit::Operator, move |tx| tx.drop_item(id)).await
     }
 
-    pub async fn pairing(&self) -> Result<Vec<(Platform, Book)>, Error> {
-        self.0.handles.db.read(|reader| reader.pairing_books()).await
+    pub async fn pairing(&self) -> Result<Vec<(Platform, PairingState)>, Error> {
+        self.0.handles.db.read(|reader| reader.pairing_states()).await
     }
 
-    /// `None`: what was typed cannot be a code.
-    pub async fn pairing_approve(&self, platform: Platform, code: &str) -> Result<Option<Approval>, Error> {
-        let (code, now) = (code.to_owned(), clock::now());
+    /// `None`: not a valid code.
+    pub async fn pairing_approve(
+        &self,
+        platform: Platform,
+        code: &str,
+    ) -> Result<Option<CodeApproval>, Error> {
+        let code = code.to_owned();
+        let now = clock::now();
         self.0.handles.db.write(Commit::Operator, move |tx| tx.pairing_approve(platform, &code, now)).await
     }
 
@@ -200,27 +208,31 @@ impl Handle {
         self.0.handles.db.write(Commit::Operator, move |tx| tx.pairing_revoke(platform, &user)).await
     }
 
-    /// Opens pairing again after too many wrong codes. `false`: it was not closed.
+    /// Unlocks pairing after too many wrong codes. `false`: it was not locked.
     pub async fn pairing_unlock(&self, platform: Platform) -> Result<bool, Error> {
         self.0.handles.db.write(Commit::Operator, move |tx| tx.pairing_unlock(platform)).await
     }
 
-    /// A kind of command, or every kind, is asked about again. Gives how many approvals that were.
+    /// Revokes stored approvals of one category, or all; returns how many.
     pub async fn approvals_revoke(&self, kind: Option<String>) -> Result<usize, Error> {
         self.0.handles.db.write(Commit::Operator, move |tx| tx.forget_approved(kind.as_deref())).await
     }
 
-    /// A token that lets one browser in, once.
     pub async fn login_link_token(&self) -> Result<String, Error> {
         let now = clock::now();
-        let token =
-            self.0.handles.db.write(Commit::Operator, move |tx| tx.create_login_link(LINK_LIFE, now)).await?;
+        let token = self
+            .0
+            .handles
+            .db
+            .write(Commit::Operator, move |tx| tx.create_login_link(LOGIN_LINK_LIFETIME, now))
+            .await?;
         Ok(token.as_str().to_owned())
     }
 
-    /// Trades a link's token for a cookie. `None`: used up, expired or unknown.
+    /// Exchanges a login token for a cookie. `None`: used, expired or unknown.
     pub async fn redeem(&self, token: &str) -> Result<Option<String>, Error> {
-        let (token, now) = (token.to_owned(), clock::now());
+        let token = token.to_owned();
+        let now = clock::now();
         self.0
             .handles
             .db
@@ -228,14 +240,15 @@ impl Handle {
                 if !tx.redeem_login_link(&token, now)? {
                     return Ok(None);
                 }
-                Ok(Some(tx.create_login("browser", LOGIN_LIFE, now)?.as_str().to_owned()))
+                Ok(Some(tx.create_login("browser", LOGIN_LIFETIME, now)?.as_str().to_owned()))
             })
             .await
     }
 
     pub async fn cookie_ok(&self, cookie: &str) -> Result<bool, Error> {
-        let (cookie, now) = (cookie.to_owned(), clock::now());
-        self.0.handles.db.read(move |reader| Ok(reader.check_login(&cookie, now)?.is_some())).await
+        let cookie = cookie.to_owned();
+        let now = clock::now();
+        self.0.handles.db.read(move |reader| reader.is_logged_in(&cookie, now)).await
     }
 
     pub async fn logout(&self, cookie: &str) -> Result<bool, Error> {
@@ -243,54 +256,56 @@ impl Handle {
         self.0.handles.db.write(Commit::Operator, move |tx| tx.revoke_login(&cookie)).await
     }
 
-    /// How the links are, without a look at the store.
+    /// The state of the links, without reading the store.
     #[cfg(feature = "simulation")]
     pub fn link_states(&self) -> Vec<LinkStatus> {
         self.0.links.iter().map(|it| LinkStatus { name: it.name, link: it.link.borrow().clone() }).collect()
     }
 
-    /// Tries a link now, whatever it waits for.
     pub async fn link_retry(&self, name: &str) -> Result<(), Error> {
         let link = self.0.links.iter().find(|link| link.name == name).ok_or(Error::NotFound("link"))?;
         link.retry().await
     }
 
-    /// Disconnects a link until it is tried again.
+    /// Disconnects a link until it is retried.
     pub async fn link_pause(&self, name: &str) -> Result<(), Error> {
         let link = self.0.links.iter().find(|link| link.name == name).ok_or(Error::NotFound("link"))?;
         link.pause().await
     }
 
-    /// Begins to leave. The process ends when `Running::wait` returns. Gives what we leave for: somebody may have
-    /// asked for something stronger before.
-    pub fn leave(&self, why: Leave, reason: Option<String>) -> Leave {
-        self.0.handles.lifecycle.gate.leave(why, reason).unwrap_or(why)
+    /// Starts the shutdown; the process ends when `RunningGateway::wait` returns. Returns the reason in effect: a stronger one may
+    /// have been requested before.
+    pub fn shut_down(&self, why: ShutdownReason, reason: Option<String>) -> ShutdownReason {
+        self.0.handles.lifecycle.gate.shut_down(why, reason).unwrap_or(why)
     }
 
-    /// Leaves in a way that brings us back.
-    pub fn restart(&self, from: From) -> Leave {
-        let how = if self.0.handles.lifecycle.lifetime.supervised { How::Service } else { How::Detached };
-        self.leave(Leave::Restart { how, from }, None)
+    /// Starts a shutdown that is followed by a restart.
+    pub fn restart(&self, from: RestartOrigin) -> ShutdownReason {
+        let how = if self.0.handles.lifecycle.lifetime.supervised {
+            RestartMethod::Service
+        } else {
+            RestartMethod::Detached
+        };
+        self.shut_down(ShutdownReason::Restart { method: how, origin: from }, None)
     }
 
-    /// Running turns are not waited for any longer.
-    pub fn hurry(&self) {
-        self.0.handles.lifecycle.gate.hurry();
+    /// Ends the drain now.
+    pub fn skip_drain(&self) {
+        self.0.handles.lifecycle.gate.skip_all();
     }
 
-    /// For whoever may only end the gateway: it keeps nothing of it open.
-    pub fn leaver(&self) -> Leaver {
-        Leaver(self.0.handles.lifecycle.gate.clone())
+    pub fn shutdown_trigger(&self) -> ShutdownTrigger {
+        ShutdownTrigger(self.0.handles.lifecycle.gate.clone())
     }
 
-    /// Resolves when we begin to leave.
-    pub async fn leaving(&self) {
+    /// Resolves when the shutdown starts.
+    pub async fn shutdown_started(&self) {
         self.0.handles.lifecycle.gate.leaving().await;
     }
 
-    /// Resolves when the ways in are to be closed: we leave, and the turns have had their time.
+    /// Resolves when listeners must close: the drain of the shutdown is over.
     pub async fn stopped(&self) {
-        self.0.handles.lifecycle.stopper.stopped().await;
+        self.0.handles.lifecycle.shutdown.stopped().await;
     }
 
     fn rate_limits(&self) -> Vec<Penalty> {
@@ -300,39 +315,44 @@ impl Handle {
         all
     }
 
-    pub async fn status(&self) -> Result<Status, Error> {
+    pub async fn status(&self) -> Result<GatewayStatus, Error> {
         let links: Vec<_> = self
             .0
             .links
             .iter()
             .map(|it| LinkStatus { name: it.name, link: it.link.borrow().clone() })
             .collect();
-        let deaf = links.iter().any(|it| it.link.standing() == Standing::Down);
-        let counted = |reader: &Reader| {
-            let unsaid = (reader.outbox_counts()?, reader.dead_chats()?, reader.untold_completions(UNTOLD)?);
+        let link_down = links.iter().any(|it| it.link.availability() == Availability::Down);
+        let read_counts = |reader: &Reader| {
+            let unsaid = (
+                reader.outbox_counts()?,
+                reader.dead_chats()?,
+                reader.unreported_completions(MAX_UNDELIVERED)?,
+            );
             Ok((reader.backlog()?, reader.unreadable_count()?, unsaid, reader.last_salvage()?))
         };
-        let read = self.0.handles.db.read(counted).await;
-        let trouble = self.0.handles.db.trouble();
-        let (backlog, unreadable, (owed, dead_chats, untold), salvage) = match read {
+        let read = self.0.handles.db.read(read_counts).await;
+        let store_error = self.0.handles.db.problem();
+        let (backlog, unreadable, (outbox_counts, dead_chats, undelivered), salvage) = match read {
             Ok(read) => read,
-            // The trouble is what must be seen; nothing can be counted.
-            Err(_) if trouble.is_some() => Default::default(),
+            // Report the store's error; nothing can be counted.
+            Err(_) if store_error.is_some() => Default::default(),
             Err(error) => return Err(error),
         };
-        let situation = self.situation();
+        let situation = self.snapshot();
         let state = match situation.state {
-            State::Running if deaf || trouble.is_some() => State::Degraded,
+            State::Running if link_down || store_error.is_some() => State::Degraded,
             state => state,
         };
-        let (handles, now) = (&self.0.handles, clock::now());
+        let handles = &self.0.handles;
+        let now = clock::now();
         let storage =
-            retention::storage(&handles.db, &handles.home, &handles.settings.retention, now).await?;
-        let untold = untold.into_iter().map(|it| completions::untold(&links, it)).collect();
-        let brain = &self.0.handles.agent.brain;
-        let model = brain.describe();
+            retention::storage_status(&handles.db, &handles.home, &handles.settings.retention, now).await?;
+        let undelivered = undelivered.into_iter().map(|it| completions::undelivered(&links, it)).collect();
+        let model_chain = &self.0.handles.agent.model_chain;
+        let model = model_chain.describe();
         let home = &self.0.handles.home;
-        Ok(Status {
+        Ok(GatewayStatus {
             version: env!("CARGO_PKG_VERSION"),
             pid: std::process::id(),
             home: home.display().to_string(),
@@ -342,24 +362,24 @@ impl Handle {
             state,
             lifecycle: situation,
             drain_timeout: self.0.handles.lifecycle.lifetime.drain_timeout,
-            model: Model {
+            model: ModelStatus {
                 provider: model.provider.as_str(),
                 demo: model.is_demo(),
-                failing: brain.is_failing(),
+                failing: model_chain.is_failing(),
                 name: model.model,
             },
             links,
             sessions: self.0.handles.router.count().await,
-            inbox: Counts { queued: backlog.queued, running: backlog.claimed },
-            outbox: OutboxCounts { due: owed.due + owed.sending, dead: owed.dead },
+            inbox: InboxCounts { queued: backlog.queued, running: backlog.claimed },
+            outbox: OutboxCounts { due: outbox_counts.due + outbox_counts.sending, dead: outbox_counts.dead },
             unreadable,
             dead_chats,
             rate_limits: self.rate_limits(),
-            mcp: self.0.handles.agent.tools.servers().states().into_iter().map(ServerStatus::of).collect(),
-            untold,
+            mcp: self.0.handles.agent.tools.servers().states().into_iter().map(McpServerStatus::of).collect(),
+            undelivered,
             storage,
-            store_trouble: trouble,
-            store_recoveries: self.0.handles.db.upkeep().borrow().recoveries,
+            store_trouble: store_error,
+            store_recoveries: self.0.handles.db.file_status().borrow().recoveries,
             salvage: salvage.map(|last| Salvaged {
                 at: last.at,
                 summary: last.summary(),
@@ -369,8 +389,8 @@ impl Handle {
     }
 }
 
-/// A change of a small file, away from the event loop.
-async fn on_disk<T: Send + 'static>(
+/// Runs a small file operation off the event loop.
+async fn run_blocking<T: Send + 'static>(
     job: impl FnOnce() -> std::io::Result<T> + Send + 'static,
 ) -> Result<T, Error> {
     let done = petasos_runtime::blocking(job).await;

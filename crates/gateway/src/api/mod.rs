@@ -1,4 +1,4 @@
-//! The entry points for everything outside the gateway: the handle, API runs, and the published status.
+//! Entry points from outside the gateway: the handle, API runs, the published status.
 
 pub(crate) mod handle;
 pub(crate) mod runs;

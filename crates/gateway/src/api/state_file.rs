@@ -1,8 +1,7 @@
-//! `gateway_state.json`: what we are doing, for whoever cannot ask us.
+//! Publishes the gateway's state in `gateway_state.json`.
 //!
-//! One writer. A change of state is on disk at once; how many are at work may lag by a moment. Nothing depends on
-//! the file: one that cannot be written is said once, and disturbs no turn. After a crash it says what was true
-//! last, so readers check whether the process lives.
+//! Single writer. State changes are written at once; the number of active turns may lag. Nothing depends on the file: a write
+//! error is logged once. After a crash the file holds the last state, so readers must check that the process is alive.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -15,94 +14,98 @@ use tokio::sync::watch;
 
 use crate::clock;
 use crate::home::Durable;
-use crate::home::process::Record;
-use crate::home::state::{self, PlatformState, Published};
+use crate::home::process::ProcessRecord;
+use crate::home::state::{self, PlatformState, StateFile};
 use crate::lifecycle::Lifecycle;
-use crate::lifecycle::gate::{Gate, Situation};
-use crate::lifecycle::shutdown::Stopper;
+use crate::lifecycle::gate::{AcceptGate, LifecycleSnapshot};
+use crate::lifecycle::shutdown::ShutdownHandle;
 use crate::links::any_changed;
 use crate::links::supervisor::LinkHandle;
 
-/// Changes within this time become one write.
-const GAP: Duration = Duration::from_millis(100);
-/// While we leave, readers want to see that we are at it.
-const LEAVING: Duration = Duration::from_secs(1);
+const DEBOUNCE: Duration = Duration::from_millis(100);
+const SHUTDOWN_REFRESH: Duration = Duration::from_secs(1);
 
 #[derive(Debug)]
-pub(crate) struct Publisher {
+pub(crate) struct StatePublisher {
     home: PathBuf,
-    own: Record,
-    gate: Gate,
-    stopper: Stopper,
+    own: ProcessRecord,
+    gate: AcceptGate,
+    shutdown: ShutdownHandle,
     links: Vec<LinkHandle>,
     drain_timeout: Duration,
-    /// What the file says now.
-    last: Option<Published>,
-    /// It is to be renewed though nothing has changed.
+    last: Option<StateFile>,
+    /// Write even without changes.
     stale: bool,
-    complained: bool,
+    error_logged: bool,
 }
 
-impl Publisher {
-    pub(crate) fn new(lifecycle: &Lifecycle, home: PathBuf, own: Record, links: Vec<LinkHandle>) -> Self {
+impl StatePublisher {
+    pub(crate) fn new(
+        lifecycle: &Lifecycle,
+        home: PathBuf,
+        own: ProcessRecord,
+        links: Vec<LinkHandle>,
+    ) -> Self {
         Self {
             home,
             own,
             gate: lifecycle.gate.clone(),
-            stopper: lifecycle.stopper.clone(),
+            shutdown: lifecycle.shutdown.clone(),
             links,
             drain_timeout: lifecycle.lifetime.drain_timeout,
             last: None,
             stale: false,
-            complained: false,
+            error_logged: false,
         }
     }
 
-    /// Until the ways in are closed; the last word is [`Publisher::write`] by whoever ends the process.
+    /// Runs until the listeners close. The caller writes the final state with [`StatePublisher::write`].
     pub(crate) async fn run(mut self) -> Self {
-        let stopper = self.stopper.clone();
+        let shutdown = self.shutdown.clone();
         let mut editions = self.gate.watch();
         loop {
             editions.mark_unchanged();
             self.links.iter_mut().for_each(|link| link.link.mark_unchanged());
             self = self.write().await;
-            let leaving = self.gate.situation().leaving.is_some();
+            let leaving = self.gate.snapshot().leaving.is_some();
             petasos_runtime::select! {
-                () = stopper.stopped() => return self,
+                () = shutdown.stopped() => return self,
                 _ = editions.changed() => {}
                 () = any_changed(&mut self.links) => {}
-                () = tokio::time::sleep(LEAVING), if leaving => self.stale = true,
+                () = tokio::time::sleep(SHUTDOWN_REFRESH), if leaving => self.stale = true,
             }
-            self.gather(&mut editions).await;
+            self.debounce(&mut editions).await;
         }
     }
 
-    /// Lets changes gather for a moment; a change of state is not kept waiting.
-    async fn gather(&self, editions: &mut watch::Receiver<u64>) {
-        let told = self.last.as_ref().map(|last| last.state);
+    /// Debounces changes, except changes of state.
+    async fn debounce(&self, editions: &mut watch::Receiver<u64>) {
+        let published_state = self.last.as_ref().map(|last| last.state);
         let gathered = async {
-            while Some(self.gate.situation().state) == told {
+            while Some(self.gate.snapshot().state) == published_state {
                 // The sender lives in the gate.
                 let _ = editions.changed().await;
             }
         };
-        let _ = tokio::time::timeout(GAP, gathered).await;
+        let _ = tokio::time::timeout(DEBOUNCE, gathered).await;
     }
 
-    /// Writes what has changed, if anything has.
+    /// Writes the state if it has changed.
     pub(crate) async fn write(mut self) -> Self {
         let now = self.now();
-        if !std::mem::take(&mut self.stale) && self.last.as_ref().is_some_and(|last| same(last, &now)) {
+        if !std::mem::take(&mut self.stale) && self.last.as_ref().is_some_and(|last| is_unchanged(last, &now))
+        {
             return self;
         }
         let state_changed = self.last.as_ref().is_none_or(|last| last.state != now.state);
         let durable = if state_changed { Durable::Synced } else { Durable::Loose };
-        let (home, written) = (self.home.clone(), now.clone());
+        let home = self.home.clone();
+        let written = now.clone();
         let done = petasos_runtime::blocking(move || state::write(&home, &written, durable)).await;
         match done {
-            Ok(Ok(())) => self.complained = false,
-            Ok(Err(error)) if !self.complained => {
-                self.complained = true;
+            Ok(Ok(())) => self.error_logged = false,
+            Ok(Err(error)) if !self.error_logged => {
+                self.error_logged = true;
                 tracing::warn!(%error, "gateway_state.json cannot be written");
             }
             Ok(Err(_)) | Err(_) => {}
@@ -111,9 +114,9 @@ impl Publisher {
         self
     }
 
-    fn now(&self) -> Published {
-        let situation = self.gate.situation();
-        Published {
+    fn now(&self) -> StateFile {
+        let situation = self.gate.snapshot();
+        StateFile {
             record: self.own.clone(),
             state: situation.state,
             exit_reason: situation.exit_reason.clone(),
@@ -133,7 +136,8 @@ impl Publisher {
 }
 
 fn platform(link: &Link) -> PlatformState {
-    let (failure, lack) = (link.failure(), link.lacks.first());
+    let failure = link.failure();
+    let lack = link.partial_outages.first();
     let next = match link.state {
         LinkState::Waiting { until, .. } => Some(until),
         LinkState::Connecting { .. } | LinkState::Up { .. } | LinkState::Fatal { .. } | LinkState::Paused => {
@@ -141,12 +145,12 @@ fn platform(link: &Link) -> PlatformState {
         }
     };
     PlatformState {
-        state: link.published(),
+        state: link.status(),
         error_code: failure.map(|failure| &failure.code).or(lack.map(|lack| &lack.code)).cloned(),
         error_message: failure
             .map(|failure| failure.reason.clone())
-            .or_else(|| link.trouble.clone())
-            .or_else(|| lack.map(|lack| format!("without {}: {}", lack.what, lack.reason))),
+            .or_else(|| link.retry_reason.clone())
+            .or_else(|| lack.map(|lack| format!("{} unavailable: {}", lack.part, lack.reason))),
         error_class: failure.map(|failure| failure.class.as_str()),
         attempts: link.attempts,
         next_retry_at: next,
@@ -154,18 +158,18 @@ fn platform(link: &Link) -> PlatformState {
     }
 }
 
-/// Whether they differ in nothing but their times.
-fn same(one: &Published, other: &Published) -> bool {
-    let timeless = |it: &Published| {
+/// Equality, ignoring timestamps.
+fn is_unchanged(one: &StateFile, other: &StateFile) -> bool {
+    let timeless = |it: &StateFile| {
         let platforms = it.platforms.clone().into_iter();
         let still = |(name, state)| (name, PlatformState { updated_at: Millis(0), ..state });
-        Published { updated_at: Millis(0), platforms: platforms.map(still).collect(), ..it.clone() }
+        StateFile { updated_at: Millis(0), platforms: platforms.map(still).collect(), ..it.clone() }
     };
     timeless(one) == timeless(other)
 }
 
-/// Which drain it is, and whose.
-pub(crate) fn drain(situation: &Situation) -> Option<Value> {
+/// Kind, owner and holders of the drain.
+pub(crate) fn drain(situation: &LifecycleSnapshot) -> Option<Value> {
     if let Some(leaving) = &situation.leaving {
         return Some(json!({
             "kind": if leaving.why.is_restart() { "restart" } else { "shutdown" },

@@ -1,64 +1,59 @@
-//! What the gateway says of itself. Content-free: no message text, no secret.
+//! The status report. Contains no message text and no secret.
 
 use std::path::Path;
 use std::time::Duration;
 
-use petasos_agent::mcp::State;
+use petasos_agent::mcp::McpServerState;
 use petasos_core::Millis;
-use petasos_core::dead::DeadChat;
+use petasos_core::dead_chat::DeadChat;
 use petasos_core::lifecycle;
 use petasos_core::link::Link;
 use petasos_core::rate_limit::Penalty;
 use serde::Serialize;
 
-use crate::lifecycle::gate::Situation;
-use crate::storage::retention::Storage;
+use crate::lifecycle::gate::LifecycleSnapshot;
+use crate::storage::retention::StorageStatus;
 
 #[derive(Debug, Clone, Serialize)]
-pub struct Status {
+pub struct GatewayStatus {
     pub version: &'static str,
     pub pid: u32,
     pub home: String,
     pub started_at: Millis,
-    /// As published, except that a link that is down or a disk that refuses counts as `degraded`, too.
+    /// Like the published state, but also `degraded` while a link is down or the store refuses writes.
     pub state: lifecycle::State,
     #[serde(skip)]
-    pub lifecycle: Situation,
+    pub lifecycle: LifecycleSnapshot,
     #[serde(skip)]
     pub drain_timeout: Duration,
-    pub model: Model,
+    pub model: ModelStatus,
     pub links: Vec<LinkStatus>,
-    /// Sessions awake now.
     pub sessions: usize,
-    pub inbox: Counts,
+    pub inbox: InboxCounts,
     pub outbox: OutboxCounts,
-    /// Events that no adapter could read.
     pub unreadable: u64,
-    /// Chats that refused us, the latest first.
+    /// Dead chats, latest first.
     pub dead_chats: Vec<DeadChat>,
     /// Rate limits that platforms impose, by platform.
     pub rate_limits: Vec<Penalty>,
-    /// Servers of other people's tools.
-    pub mcp: Vec<ServerStatus>,
-    /// Ended background work that nobody was told yet, and why, the latest first.
-    pub untold: Vec<Untold>,
-    /// Database size and disk space.
-    pub storage: Storage,
-    /// What the disk refuses, if it does.
+    pub mcp: Vec<McpServerStatus>,
+    /// Completions that were not delivered, and why; latest first.
+    #[serde(rename = "untold")]
+    pub undelivered: Vec<UndeliveredCompletion>,
+    pub storage: StorageStatus,
+    /// The current error of the store.
     pub store_trouble: Option<String>,
-    /// The last salvage of a damaged database.
     pub salvage: Option<Salvaged>,
-    /// How often the database was recovered because another program removed its files.
+    /// How often the database was recovered after another program removed its files.
     pub store_recoveries: u64,
-    /// How full the file system of the home is.
     #[serde(skip)]
     pub disk_used_percent: Option<u64>,
-    /// `config.yaml` was written after the start, so this process does not know it.
+    /// `config.yaml` was changed after the start.
     #[serde(skip)]
     pub config_changed: bool,
 }
 
-/// Used space of the file system at `path`, as an unprivileged process sees it.
+/// Used disk space in percent, as an unprivileged process sees it.
 pub(crate) fn disk_used_percent(path: &Path) -> Option<u64> {
     let disk = rustix::fs::statvfs(path).ok()?;
     let used = disk.f_blocks.saturating_sub(disk.f_bfree);
@@ -73,7 +68,6 @@ pub(crate) fn config_changed(home: &Path, started: Millis) -> bool {
     age.is_some_and(|at| at > Duration::from_millis(started.0))
 }
 
-/// A damaged database that was salvaged.
 #[derive(Debug, Clone, Serialize)]
 pub struct Salvaged {
     pub at: Millis,
@@ -82,32 +76,31 @@ pub struct Salvaged {
 }
 
 #[derive(Debug, Clone, Serialize)]
-pub struct Model {
+pub struct ModelStatus {
     pub name: String,
     pub provider: &'static str,
-    /// The scripted model that needs no key.
+    /// The built-in demo model.
     pub demo: bool,
-    /// The last question got no answer.
     pub failing: bool,
 }
 
 #[derive(Debug, Clone, Serialize)]
-pub struct ServerStatus {
+pub struct McpServerStatus {
     pub name: String,
     /// `connecting`, `up`, `down` or `parked`.
     pub state: &'static str,
     pub tools: usize,
-    /// Why it is not there.
+    /// Why it is down.
     pub why: Option<String>,
 }
 
-impl ServerStatus {
-    pub(crate) fn of((name, state): (String, State)) -> Self {
+impl McpServerStatus {
+    pub(crate) fn of((name, state): (String, McpServerState)) -> Self {
         let (state, tools, why) = match state {
-            State::Connecting => ("connecting", 0, None),
-            State::Up(tools) => ("up", tools, None),
-            State::Down(why) => ("down", 0, Some(why)),
-            State::Parked(why) => ("parked", 0, Some(why)),
+            McpServerState::Connecting => ("connecting", 0, None),
+            McpServerState::Up(tools) => ("up", tools, None),
+            McpServerState::Down(why) => ("down", 0, Some(why)),
+            McpServerState::Parked(why) => ("parked", 0, Some(why)),
         };
         Self { name, state, tools, why }
     }
@@ -120,22 +113,21 @@ pub struct LinkStatus {
     pub link: Link,
 }
 
-/// Ended background work.
+/// A completion that was not delivered.
 #[derive(Debug, Clone, Serialize)]
-pub struct Untold {
-    /// The process.
+pub struct UndeliveredCompletion {
     pub work: String,
     pub kind: String,
     pub session_key: String,
-    /// It will not be told any more.
+    /// It will not be delivered any more.
     pub undeliverable: bool,
     pub reason: String,
     pub since: Millis,
 }
 
-/// Accepted messages without an outcome yet.
+/// Accepted messages without an outcome.
 #[derive(Debug, Clone, Serialize)]
-pub struct Counts {
+pub struct InboxCounts {
     pub queued: u64,
     pub running: u64,
 }

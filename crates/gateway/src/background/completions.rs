@@ -1,81 +1,77 @@
-//! Ended background work, on its way to the session that started it.
+//! Dispatches background completions to the session that started the work.
 //!
-//! Owns nothing: a completion is a row until it is a message of the inbox, in one commit, and from there on it goes the
-//! way of every message, as a turn of its own that interrupts nobody. It goes to the session and the chat that the work
-//! was started from and nowhere else. While its platform is away it stays a row. If its conversation has been ended
-//! meanwhile, the new one is not bothered with it: the chat is told once that it ended, and it is listed with the reason.
+//! Owns nothing. One commit turns a completion row into an inbox message, which gets a turn of its own and interrupts
+//! no other. It goes only to the session and chat that started the work, and stays a row while that platform is
+//! disconnected. If the conversation has ended, the chat gets one notice and the row is listed as undeliverable.
 
 use std::sync::Arc;
 
-use petasos_agent::Event;
-use petasos_core::journal::{Outcome, Write};
+use petasos_agent::ProcessEvent;
+use petasos_core::journal::{MessageOutcome, Write};
 use petasos_core::link::State;
 use petasos_core::message::Delivery;
 use petasos_core::outbox::{Draft, Kind};
 use petasos_core::{InboxId, LaneId, Millis, Platform, Route, SessionId, SessionKey};
-use petasos_store::{Completion, CompletionState, Error as StoreError, Pending, Tx};
+use petasos_store::{Completion, CompletionState, Error as StoreError, PendingMessage, Tx};
 use tokio::sync::Notify;
 use tokio::time::Duration;
 
-use crate::api::status::{LinkStatus, Untold};
+use crate::api::status::{LinkStatus, UndeliveredCompletion};
 use crate::background::delegation;
-use crate::delivery::Deliver;
-use crate::lifecycle::shutdown::Stopper;
+use crate::delivery::LaneDispatcher;
+use crate::lifecycle::shutdown::ShutdownHandle;
 use crate::links::any_changed;
 use crate::links::channels::Channels;
 use crate::links::supervisor::LinkHandle;
+use crate::notices::work as notices;
 use crate::runtime::commit::Commit;
-use crate::runtime::fault_injection::{Planted, planted};
+use crate::runtime::fault_injection::{PlantedBug, planted};
 use crate::sessions::router::Router;
 use crate::storage::database::Db;
 use crate::{Error, clock};
 
-/// Rung after a commit that somebody waits for.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct Bell(Arc<Notify>);
+pub(crate) struct WakeSignal(Arc<Notify>);
 
-impl Bell {
-    pub(crate) fn ring(&self) {
+impl WakeSignal {
+    pub(crate) fn notify(&self) {
         self.0.notify_one();
     }
 
-    pub(crate) async fn rung(&self) {
+    pub(crate) async fn notified(&self) {
         self.0.notified().await;
     }
 }
 
-/// Completions in one commit.
 const BATCH: usize = 64;
-/// How long to wait when the store refuses.
 const STORE_RETRY: Duration = Duration::from_secs(1);
 
-/// What completions are handed over with.
 #[derive(Debug)]
-pub(crate) struct HandOver {
+pub(crate) struct CompletionDispatcher {
     pub(crate) db: Db,
     pub(crate) channels: Arc<Channels>,
     pub(crate) router: Router,
-    pub(crate) deliver: Deliver,
-    pub(crate) stopper: Stopper,
+    pub(crate) lanes: LaneDispatcher,
+    pub(crate) shutdown: ShutdownHandle,
 }
 
-pub(crate) async fn run(with: HandOver, bell: Bell, mut links: Vec<LinkHandle>) {
+pub(crate) async fn run(dispatcher: CompletionDispatcher, wake: WakeSignal, mut links: Vec<LinkHandle>) {
     loop {
         links.iter_mut().for_each(|link| link.link.mark_unchanged());
-        let there = connected(&links);
-        let again = match hand_over(&with, there).await {
+        let connected_links = connected(&links);
+        let again = match dispatch(&dispatcher, connected_links).await {
             Ok(more) => more,
             Err(Error::Stopping) => return,
             Err(error) => {
-                tracing::warn!(%error, "ended background work is not handed over yet");
+                tracing::warn!(%error, "background completions are delayed");
                 tokio::time::sleep(STORE_RETRY).await;
                 true
             }
         };
         petasos_runtime::select! {
-            () = with.stopper.stopped() => return,
+            () = dispatcher.shutdown.stopped() => return,
             () = std::future::ready(()), if again => {}
-            () = bell.rung() => {}
+            () = wake.notified() => {}
             () = any_changed(&mut links) => {}
         }
     }
@@ -86,152 +82,161 @@ pub(crate) fn connected(links: &[LinkHandle]) -> Vec<&'static str> {
     links.iter().filter(up).map(|link| link.name).collect()
 }
 
-/// `true`: there may be more.
-async fn hand_over(with: &HandOver, there: Vec<&'static str>) -> Result<bool, Error> {
-    let channels = with.channels.clone();
+/// Dispatches one batch. `true`: there may be more.
+async fn dispatch(
+    dispatcher: &CompletionDispatcher,
+    connected_links: Vec<&'static str>,
+) -> Result<bool, Error> {
+    let channels = dispatcher.channels.clone();
     let reachable = move |platform: Platform| {
         let link = channels.adapter(platform).map(|adapter| adapter.platform().as_str());
-        link.is_some_and(|link| there.contains(&link))
+        link.is_some_and(|link| connected_links.contains(&link))
             || channels.capabilities(platform).delivery == Delivery::Pull
     };
-    // Most of the time there is nothing, and a look costs no commit.
-    let waiting = with.db.read(|reader| reader.queued_completions()).await?;
+    // Reading first avoids a commit when there is nothing to do.
+    let waiting = dispatcher.db.read(|reader| reader.queued_completions()).await?;
     let mut waiting: Vec<_> = waiting.into_iter().filter(|it| reachable(it.origin.platform)).collect();
     let more = waiting.len() > BATCH;
     waiting.truncate(BATCH);
     if waiting.is_empty() {
         return Ok(false);
     }
-    if planted(Planted::DeliveredFirst) {
+    if planted(PlantedBug::DeliveredFirst) {
         let names: Vec<_> = waiting.iter().map(|it| it.dispatch.clone()).collect();
-        let marked = with.db.write(Commit::Completions, move |tx| {
+        let marked = dispatcher.db.write(Commit::Completions, move |tx| {
             names.iter().try_for_each(|name| tx.completion_consumed(name, clock::now()).map(drop))
         });
         marked.await?;
     }
-    let channels = with.channels.clone();
-    let accept = move |tx: &Tx<'_>| -> Result<Vec<Handed>, StoreError> {
+    let channels = dispatcher.channels.clone();
+    let accept = move |tx: &Tx<'_>| -> Result<Vec<Dispatched>, StoreError> {
         let accepted = waiting.into_iter().map(|completion| accept(tx, &channels, completion));
         Ok(accepted.collect::<Result<Vec<_>, _>>()?.into_iter().flatten().collect())
     };
-    for handed in with.db.write(Commit::Completions, accept).await? {
-        match handed {
-            Handed::ToSession(pending) => with.router.arrived(pending.key.clone(), *pending).await,
-            Handed::ToChat(lane) => with.deliver.due(lane).await,
+    for dispatched in dispatcher.db.write(Commit::Completions, accept).await? {
+        match dispatched {
+            Dispatched::ToSession(pending) => dispatcher.router.deliver(pending.key.clone(), *pending).await,
+            Dispatched::ToChat(lane) => dispatcher.lanes.wake(lane).await,
         }
     }
     Ok(more)
 }
 
-/// Who is told.
-enum Handed {
-    ToSession(Box<Pending>),
-    /// Its conversation is over: a word in the chat is all.
+enum Dispatched {
+    ToSession(Box<PendingMessage>),
+    /// The conversation has ended: a notice for the chat is enqueued.
     ToChat(LaneId),
 }
 
-/// From a row to a message: both, or neither. `None`: its session has learned of it meanwhile.
-fn accept(tx: &Tx<'_>, channels: &Channels, completion: Completion) -> Result<Option<Handed>, StoreError> {
+/// Turns a row into a message. `None`: the session has consumed it meanwhile.
+fn accept(
+    tx: &Tx<'_>,
+    channels: &Channels,
+    completion: Completion,
+) -> Result<Option<Dispatched>, StoreError> {
     let now = clock::now();
-    let Some((text, headline)) = words(&completion) else {
-        tracing::error!(completion.dispatch, "ended background work cannot be read and is passed over");
+    let Some((text, headline)) = render(&completion) else {
+        tracing::error!(completion.dispatch, "skipped an unreadable background completion");
         tx.completion_consumed(&completion.dispatch, now)?;
         return Ok(None);
     };
-    if planted(Planted::DeliveredFirst) {
+    if planted(PlantedBug::DeliveredFirst) {
         let name = format!("completion:{}", completion.dispatch);
         let inbound = petasos_core::Inbound::internal(completion.origin, name, text);
-        let (id, key) = (tx.accept(&inbound, &completion.key, now)?.id(), completion.key);
-        return Ok(Some(Handed::ToSession(Box::new(Pending { id, key, inbound, received_at: now }))));
+        let id = tx.accept(&inbound, &completion.key, now)?.id();
+        let key = completion.key;
+        return Ok(Some(Dispatched::ToSession(Box::new(PendingMessage {
+            id,
+            key,
+            inbound,
+            received_at: now,
+        }))));
     }
     let current = tx.bound(&completion.key)?;
     if completion.session.is_none() || completion.session == current {
-        return Ok(tx.hand_over(completion, text, now)?.map(|pending| Handed::ToSession(Box::new(pending))));
+        return Ok(tx
+            .deliver_completion(completion, text, now)?
+            .map(|pending| Dispatched::ToSession(Box::new(pending))));
     }
-    Ok(pass_over(tx, channels, completion, &headline, now)?.map(Handed::ToChat))
+    Ok(reject(tx, channels, completion, &headline, now)?.map(Dispatched::ToChat))
 }
 
-/// Its conversation is over: it is listed with the reason, and the chat is told once, in one line. Gives the lane that
-/// owes this. `None`: it had been told before, or nobody would see it there.
-fn pass_over(
+/// Marks a completion as undeliverable because its conversation has ended, and enqueues one notice for the chat. Returns
+/// its lane. `None`: already marked, or the chat receives no messages.
+fn reject(
     tx: &Tx<'_>,
     channels: &Channels,
     completion: Completion,
     headline: &str,
     now: Millis,
 ) -> Result<Option<LaneId>, StoreError> {
-    if !tx.completion_undeliverable(completion.id, ENDED, now)? {
+    if !tx.completion_undeliverable(completion.id, CONVERSATION_ENDED, now)? {
         return Ok(None);
     }
     let route =
-        Route::back_to(&completion.origin, channels.capabilities(completion.origin.platform).delivery);
+        Route::to_source(&completion.origin, channels.capabilities(completion.origin.platform).delivery);
     if route.delivery == Delivery::Pull {
         return Ok(None);
     }
     let lane = route.lane();
-    tx.apply(&[Write::Owe(word(route, completion.key, headline))], now)?;
+    tx.apply(&[Write::Enqueue(earlier_conversation_notice(route, completion.key, headline))], now)?;
     Ok(Some(lane))
 }
 
-/// A message in the queue of a conversation, when it would be dealt with.
-pub(crate) enum Queued {
-    /// Not ours, or it belongs here.
+pub(crate) enum QueuedCompletion {
+    /// Not a completion, or one of the current conversation.
     Stays,
-    /// It tells of work of a conversation that is over, and has been dealt with. The lane that says so, if one does.
-    PassedOver(Option<LaneId>),
+    /// A completion of an ended conversation; settled. The lane of the notice, if there is one.
+    Rejected(Option<LaneId>),
 }
 
-/// Looks once more to whom a completion belongs, now that `current` is the conversation: between the queue and the turn
-/// it may have become another one. What belongs to an earlier one is settled here.
-pub(crate) fn look_again(
+/// Checks again that a completion belongs to the `current` conversation, which may have changed since it was queued.
+/// Settles completions of earlier conversations.
+pub(crate) fn recheck_session(
     tx: &Tx<'_>,
     channels: &Channels,
     inbox: InboxId,
     current: Option<&SessionId>,
     now: Millis,
-) -> Result<Queued, StoreError> {
-    let Some(completion) = tx.completion_of(inbox)? else { return Ok(Queued::Stays) };
+) -> Result<QueuedCompletion, StoreError> {
+    let Some(completion) = tx.completion_of(inbox)? else { return Ok(QueuedCompletion::Stays) };
     if completion.session.is_none() || completion.session.as_ref() == current {
-        return Ok(Queued::Stays);
+        return Ok(QueuedCompletion::Stays);
     }
-    let headline = words(&completion).map_or_else(|| "background work has ended".into(), |it| it.1);
-    let lane = pass_over(tx, channels, completion, &headline, now)?;
-    let outcome = Outcome::Cancelled;
+    let headline = render(&completion).map_or_else(|| notices::ENDED_WITHOUT_NAME.into(), |it| it.1);
+    let lane = reject(tx, channels, completion, &headline, now)?;
+    let outcome = MessageOutcome::Cancelled;
     tx.apply(&[Write::SettleInbox { inbox: vec![inbox], outcome, at: now }], now)?;
-    Ok(Queued::PassedOver(lane))
+    Ok(QueuedCompletion::Rejected(lane))
 }
 
-/// What the conversation is told, and in one line. `None`: it cannot be read.
-fn words(completion: &Completion) -> Option<(String, String)> {
-    if let Some(told) = delegation::told(&completion.kind, &completion.payload) {
-        return Some((told.text, told.headline));
+fn render(completion: &Completion) -> Option<(String, String)> {
+    if let Some(message) = delegation::message(&completion.kind, &completion.payload) {
+        return Some((message.text, message.headline));
     }
-    let event: Event = serde_json::from_str(&completion.payload).ok()?;
+    let event: ProcessEvent = serde_json::from_str(&completion.payload).ok()?;
     Some((event.text(), event.headline()))
 }
 
-/// Why it is not told to the conversation.
-const ENDED: &str = "the conversation it was started in has ended";
+const CONVERSATION_ENDED: &str = "the conversation it was started in has ended";
 
-/// What the chat is told of work that a conversation before the present one has started.
-fn word(route: Route, key: SessionKey, headline: &str) -> Draft {
-    let text = format!("ℹ️ From an earlier conversation: {headline}.");
+fn earlier_conversation_notice(route: Route, key: SessionKey, headline: &str) -> Draft {
+    let text = notices::from_earlier_conversation(headline);
     Draft { route, session_key: Some(key), turn: None, kind: Kind::Notice, text, buttons: vec![] }
 }
 
-/// Why it was not told, for people.
-pub(crate) fn untold(links: &[LinkStatus], completion: Completion) -> Untold {
+pub(crate) fn undelivered(links: &[LinkStatus], completion: Completion) -> UndeliveredCompletion {
     let platform = completion.origin.platform;
     let link = links.iter().find(|it| it.name == platform.as_str());
     let reason = match (completion.reason.clone(), link) {
         (Some(reason), _) => reason,
         (None, Some(link)) if matches!(link.link.state, State::Up { .. }) => {
-            "it is being handed over".to_owned()
+            "it is being delivered".to_owned()
         }
         (None, Some(_)) => format!("{platform} is not connected"),
         (None, None) => format!("{platform} is not set up"),
     };
-    Untold {
+    UndeliveredCompletion {
         work: completion.dispatch,
         kind: completion.kind,
         session_key: completion.key.0,

@@ -1,11 +1,10 @@
-//! Files that hold credentials, told by their names and their first bytes. They are never sent, wherever they lie.
+//! Recognises credential files by name and first bytes. They are never sent, wherever they lie.
 
 use std::path::Path;
 
-/// Folders that hold nothing else, wherever they are.
+/// Folders that contain only credentials.
 const FOLDERS: &[&str] =
     &[".ssh", ".gnupg", ".aws", ".azure", ".kube", ".password-store", ".claude", ".codex"];
-/// Whole names, in lower case.
 const NAMES: &[&str] = &[
     ".credentials.json",
     ".dockercfg",
@@ -41,14 +40,14 @@ const NAMES: &[&str] = &[
 ];
 const ENDINGS: &[&str] =
     &[".env", ".jks", ".kdbx", ".key", ".keystore", ".ovpn", ".p12", ".pfx", ".ppk", ".tfstate"];
-/// Private keys of SSH; the public ones end differently.
+/// SSH private keys; public keys end in `.pub`.
 const KEYS: &[&str] =
     &["id_dsa", "id_ecdsa", "id_ecdsa_sk", "id_ed25519", "id_ed25519_sk", "id_rsa", "identity"];
 /// Suffixes of `.env.` that mark a template without values.
 const EXAMPLES: &[&str] = &["example", "sample", "template", "dist"];
 
-/// `path` has been resolved.
-pub(super) fn is_named_like_one(path: &Path) -> bool {
+/// `path` must be resolved.
+pub(super) fn has_credential_name(path: &Path) -> bool {
     let lower = |part: &std::ffi::OsStr| part.to_string_lossy().to_lowercase();
     let in_folder =
         path.parent().is_some_and(|parent| parent.iter().any(|part| FOLDERS.contains(&lower(part).as_str())));
@@ -66,8 +65,7 @@ pub(super) fn is_named_like_one(path: &Path) -> bool {
         || ENDINGS.iter().any(|ending| name.ends_with(ending))
 }
 
-/// `start`: its first bytes.
-pub(super) fn begins_like_one(start: &[u8]) -> bool {
+pub(super) fn starts_like_private_key(start: &[u8]) -> bool {
     let start = String::from_utf8_lossy(start);
     start.contains("PRIVATE KEY-----")
         || start.contains("PRIVATE KEY BLOCK-----")
@@ -92,7 +90,7 @@ mod tests {
             "/x/server.key",
             "/x/.NetRC",
         ] {
-            assert!(is_named_like_one(Path::new(path)), "{path}");
+            assert!(has_credential_name(Path::new(path)), "{path}");
         }
         for path in [
             "/x/report.pdf",
@@ -102,15 +100,15 @@ mod tests {
             "/x/keys.md",
             "/ssh/a",
         ] {
-            assert!(!is_named_like_one(Path::new(path)), "{path}");
+            assert!(!has_credential_name(Path::new(path)), "{path}");
         }
     }
 
     #[test]
     fn recognises_private_keys_by_content() {
-        assert!(begins_like_one(b"-----BEGIN OPENSSH PRIVATE KEY-----\nabc"));
-        assert!(begins_like_one(b"-----BEGIN PGP PRIVATE KEY BLOCK-----"));
-        assert!(!begins_like_one(b"-----BEGIN CERTIFICATE-----"));
-        assert!(!begins_like_one(b"\xff\xd8\xff"));
+        assert!(starts_like_private_key(b"-----BEGIN OPENSSH PRIVATE KEY-----\nabc"));
+        assert!(starts_like_private_key(b"-----BEGIN PGP PRIVATE KEY BLOCK-----"));
+        assert!(!starts_like_private_key(b"-----BEGIN CERTIFICATE-----"));
+        assert!(!starts_like_private_key(b"\xff\xd8\xff"));
     }
 }

@@ -1,72 +1,78 @@
-//! One chat's way out. Owns its order, its budget and what it shows of growing answers.
+//! The lane of one chat: its order, its rate budget, and the previews it shows.
 //!
-//! One operation at a time, and what is owed first (`send.rs`): growing answers are shown (`preview.rs`)
-//! only while nothing is owed, so a preview never overtakes a message.
+//! One platform operation at a time. Outbox items (`send.rs`) come before previews (`preview.rs`), so a preview never overtakes a
+//! message.
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use petasos_core::journal::Write;
-use petasos_core::lane::Budget;
-use petasos_core::rate_limit::Scope;
+use petasos_core::lane::RateBudget;
+use petasos_core::rate_limit::PenaltyScope;
 use petasos_core::{Fault, LaneId, Millis, Platform};
 use petasos_platforms::Adapter;
-use petasos_store::Claimed;
+use petasos_store::LaneClaim;
 use tokio::sync::mpsc::error::TryRecvError;
 use tokio::sync::{mpsc, oneshot};
 
-use super::follow::Followed;
-use super::send::Next;
-use super::{Ask, Deliver, Outward, Word};
+use super::preview_stream::PreviewStreams;
+use super::send::LaneStep;
+use super::{DispatchCommand, LaneContext, LaneDispatcher, LaneEvent};
 use crate::runtime::commit::Commit;
 use crate::{Error, clock};
 
-/// An idle lane ends after this long. A waiting one looks again, because its clock may have been set back.
+/// An idle lane ends after this long. A waiting lane rechecks as often, because the clock may be set back.
 pub(super) const LINGER: Duration = Duration::from_secs(60);
-/// How long to wait when the store refuses.
 pub(super) const STORE_RETRY: Duration = Duration::from_secs(1);
 
-pub(super) async fn run(name: LaneId, outward: Arc<Outward>, deliver: Deliver, words: mpsc::Receiver<Word>) {
-    let Some(adapter) = outward.channels.adapter(name.platform).cloned() else {
-        tracing::warn!(lane = %name, "no adapter for this lane; what it owes stays in the outbox");
+pub(super) async fn run(
+    name: LaneId,
+    context: Arc<LaneContext>,
+    dispatcher: LaneDispatcher,
+    events: mpsc::Receiver<LaneEvent>,
+) {
+    let Some(adapter) = context.channels.adapter(name.platform).cloned() else {
+        tracing::warn!(lane = %name, "no adapter for this platform; its items stay in the outbox");
         return;
     };
-    let budget = Budget::new(adapter.capabilities().pace);
-    let (followed, due_at) = (Followed::default(), Some(clock::now()));
-    let (probing, gone_thread) = (false, None);
+    let budget = RateBudget::new(adapter.capabilities().pace);
+    let streams = PreviewStreams::default();
+    let due_at = Some(clock::now());
+    let probing = false;
+    let gone_thread = None;
     let lane =
-        Lane { name, outward, deliver, words, adapter, budget, followed, due_at, probing, gone_thread };
+        Lane { name, context, dispatcher, events, adapter, budget, streams, due_at, probing, gone_thread };
     lane.run().await;
 }
 
 pub(super) struct Lane {
     pub(super) name: LaneId,
-    pub(super) outward: Arc<Outward>,
-    deliver: Deliver,
-    words: mpsc::Receiver<Word>,
+    pub(super) context: Arc<LaneContext>,
+    dispatcher: LaneDispatcher,
+    events: mpsc::Receiver<LaneEvent>,
     pub(super) adapter: Arc<Adapter>,
-    pub(super) budget: Budget,
-    pub(super) followed: Followed,
-    /// When to look at the outbox again; `None`: nothing is owed.
+    pub(super) budget: RateBudget,
+    pub(super) streams: PreviewStreams,
+    /// When to read the outbox again; `None`: it has no item for this lane.
     due_at: Option<Millis>,
-    /// What is being sent goes to a chat that refused us, to see whether it still does.
+    /// The current item probes a dead chat.
     pub(super) probing: bool,
-    /// A thread that is no longer there; what belongs into it stands in the chat itself.
+    /// A deleted thread; its messages go to the chat itself.
     pub(super) gone_thread: Option<String>,
 }
 
 impl Lane {
-    /// Of the chat; the adapter may carry for others too.
+    /// The platform of the chat; the adapter may serve several.
     pub(super) fn platform(&self) -> Platform {
         self.name.platform
     }
 
     async fn run(mut self) {
         loop {
-            // Between any two operations, so that a busy lane hears what became due meanwhile.
-            match self.words.try_recv() {
-                Ok(word) => {
-                    self.heard(word);
+            // Checked between operations, so that a busy lane notices new items.
+            match self.events.try_recv() {
+                Ok(event) => {
+                    self.handle_event(event);
                     continue;
                 }
                 Err(TryRecvError::Disconnected) => return,
@@ -78,21 +84,21 @@ impl Lane {
                 continue;
             }
             if self.due_at.is_none()
-                && let Some(following) = self.followed.take_due(now)
+                && let Some(stream) = self.streams.pop_due(now)
             {
-                Box::pin(self.show(following, now)).await;
+                Box::pin(self.update_preview(stream, now)).await;
                 continue;
             }
-            let next = self.due_at.or_else(|| self.followed.next_look());
+            let next = self.due_at.or_else(|| self.streams.next_poll());
             let linger = now.after(LINGER);
             petasos_runtime::select! {
-                word = self.words.recv() => match word {
-                    Some(word) => self.heard(word),
+                event = self.events.recv() => match event {
+                    Some(event) => self.handle_event(event),
                     None => return,
                 },
                 () = clock::sleep_until(next.unwrap_or(linger).min(linger)) => {
                     if next.is_none() {
-                        return self.leave().await;
+                        return self.retire().await;
                     }
                     self.due_at = self.due_at.map(|_| clock::now());
                 }
@@ -100,41 +106,41 @@ impl Lane {
         }
     }
 
-    fn heard(&mut self, word: Word) {
-        // Also when told something else: the word that it is due may not have fitted into the mailbox.
+    fn handle_event(&mut self, event: LaneEvent) {
+        // On every event: a `Wake` may not have fitted into the mailbox.
         self.due_at = Some(clock::now());
-        match word {
-            Word::Due => {}
-            Word::Follow(following) => self.followed.add(*following),
+        match event {
+            LaneEvent::Wake => {}
+            LaneEvent::Preview(stream) => self.streams.add(*stream),
         }
     }
 
-    /// Ends, handing back what came in meanwhile.
-    async fn leave(mut self) {
-        let (granted, answer) = oneshot::channel();
-        self.deliver.ask(Ask::Leave { lane: self.name.clone(), granted }).await;
+    /// Ends the lane and re-sends the events that arrived meanwhile.
+    async fn retire(mut self) {
+        let (done, answer) = oneshot::channel();
+        self.dispatcher.send(DispatchCommand::Retire { lane: self.name.clone(), done }).await;
         if answer.await.is_err() {
-            return; // we are stopping
+            return; // shutting down
         }
-        // Words that arrived before we were taken off the map. Nobody can send us any after that.
-        while let Ok(word) = self.words.try_recv() {
-            match word {
-                Word::Due => self.deliver.due(self.name.clone()).await,
-                Word::Follow(following) => self.deliver.follow(self.name.clone(), *following).await,
+        // Events sent before the lane was removed from the map.
+        while let Ok(event) = self.events.try_recv() {
+            match event {
+                LaneEvent::Wake => self.dispatcher.wake(self.name.clone()).await,
+                LaneEvent::Preview(stream) => self.dispatcher.preview(self.name.clone(), *stream).await,
             }
         }
     }
 
-    /// Sends what is due, in order. Gives back when to look again.
+    /// Sends due items in order. Returns when to read the outbox again.
     async fn deliver_due(&mut self) -> Option<Millis> {
-        let outward = self.outward.clone();
-        // Taken before anything is marked: what only waits for its turn has not been handed over. Never closed.
-        let _hand = outward.hands.acquire().await;
+        let context = self.context.clone();
+        // Acquired before the claim: an item that waits for a permit is not marked as sending. Never closed.
+        let _permit = context.send_permits.acquire().await;
         let mut outcome = vec![];
         loop {
             let now = clock::now();
             let allowed = self.free_at(now);
-            if self.outward.stopper.stopping() || allowed > now {
+            if self.context.shutdown.stopping() || allowed > now {
                 self.commit(Commit::Outcome, outcome).await;
                 return (allowed > now).then_some(allowed);
             }
@@ -148,41 +154,41 @@ impl Lane {
                     return Some(self.store_refused(&error));
                 }
             };
-            match self.carry_out(found?, now).await {
-                Next::Ahead(writes) => outcome = writes,
-                Next::Wait(at) => return Some(at),
+            match self.deliver_item(found?, now).await {
+                LaneStep::Continue(writes) => outcome = writes,
+                LaneStep::WaitUntil(at) => return Some(at),
             }
         }
     }
 
-    /// Keeps the outcome of one item and takes the next: one commit.
-    async fn claim(&self, outcome: Vec<Write>, now: Millis) -> Result<Claimed, Error> {
+    /// Commits the outcome of one item and claims the next in one transaction.
+    async fn claim(&self, outcome: Vec<Write>, now: Millis) -> Result<LaneClaim, Error> {
         let lane = self.name.clone();
-        let claimed = self.outward.db.write(Commit::Claim, move |tx| {
+        let claimed = self.context.db.write(Commit::Claim, move |tx| {
             tx.apply(&outcome, now)?;
             tx.claim_head(&lane, now)
         });
         let claimed = claimed.await?;
-        if claimed.buried > 0 {
-            let (lane, buried) = (&self.name, claimed.buried);
-            tracing::warn!(%lane, buried, "not sent: the chat refused us; see `petasos outbox`");
+        if claimed.dead_lettered > 0 {
+            let lane = &self.name;
+            let items = claimed.dead_lettered;
+            tracing::warn!(%lane, items, "items of a dead chat given up; see `petasos outbox`");
         }
         Ok(claimed)
     }
 
-    /// When the platform takes a request for this chat again.
+    /// When the platform accepts the next request for this chat.
     pub(super) fn free_at(&self, now: Millis) -> Millis {
-        self.adapter.limits().free_at(self.platform(), &Scope::Chat(self.chat().to_owned()), now)
+        self.adapter.limits().free_at(self.platform(), &PenaltyScope::Chat(self.chat().to_owned()), now)
     }
 
-    /// The chat this lane leads to.
     pub(super) fn chat(&self) -> &str {
         &self.name.chat
     }
 
-    /// When to ask the store again.
+    /// Logs a store error and returns when to retry.
     pub(super) fn store_refused(&self, error: &Error) -> Millis {
-        tracing::warn!(lane = %self.name, %error, "the outbox cannot be read or written");
+        tracing::warn!(lane = %self.name, %error, "cannot access the outbox");
         let pause = match fault(error) {
             Fault::Later { .. } | Fault::Fatal => STORE_RETRY,
             Fault::Refused => LINGER,
@@ -191,13 +197,12 @@ impl Lane {
     }
 }
 
-/// What a refusal of the store means for us.
 pub(super) fn fault(error: &Error) -> Fault {
     match error {
         Error::Store(error) => error.fault(),
         Error::Io(_)
         | Error::NotFound(_)
-        | Error::Unbuilt(_)
+        | Error::UnavailablePlatform(_)
         | Error::NoHome(_)
         | Error::Stopping
         | Error::Closed(_) => Fault::Later { after: None },

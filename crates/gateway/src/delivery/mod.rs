@@ -1,15 +1,15 @@
-//! Everything that leaves: one task per chat that has something to say.
+//! Outbound delivery: one lane task per chat that has something to send.
 //!
-//! Owns the map of lanes. A lane's task (see `lane.rs`) lives while its chat is active and leaves when
-//! nothing has happened for a while; what it owes is in the outbox, so its end loses nothing. A lane that
-//! panics is started again after a pause; what it was sending is then found in flight.
+//! Owns the map of lanes. A lane task (`lane.rs`) starts on demand and retires after a minute without work; everything it must
+//! deliver is in the outbox, so ending a lane loses nothing. A lane that panics is restarted after a pause and treats the send
+//! it was making as one with an unknown outcome.
 
 mod attachments;
 mod credentials;
-mod follow;
 mod lane;
 mod owner;
 mod preview;
+mod preview_stream;
 pub(crate) mod reactions;
 mod send;
 mod topic;
@@ -25,21 +25,20 @@ use petasos_core::LaneId;
 use tokio::sync::{Semaphore, mpsc, oneshot};
 use tokio::task::JoinSet;
 
-use crate::lifecycle::shutdown::Stopper;
+use crate::lifecycle::shutdown::ShutdownHandle;
 use crate::links::channels::Channels;
 use crate::storage::database::Db;
 
-pub use attachments::{Policy, Reach};
-pub(crate) use follow::Following;
+pub use attachments::{AttachmentPolicy, FileAccess};
 pub(crate) use owner::Owners;
-use reactions::Marks;
+pub(crate) use preview_stream::PreviewStream;
+use reactions::ReactionQueues;
 
-/// How answers are shown while they grow.
 #[derive(Debug, Clone)]
 pub struct Streaming {
     pub enabled: bool,
     pub transport: Transport,
-    /// Least time between two previews of one answer.
+    /// Minimum interval between two previews of one answer.
     pub gap: Duration,
     /// Shown at the end of an unfinished text.
     pub cursor: String,
@@ -56,166 +55,177 @@ impl Default for Streaming {
     }
 }
 
-/// What a growing answer is shown as.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Transport {
-    /// As a draft where the platform has them, until it refuses one; else as a message that is changed.
+    /// As a draft where the platform supports drafts; after a refusal, as an edited message.
     Draft,
-    /// As a message that is changed.
     #[default]
     Edit,
 }
 
-/// The way out: lanes, and marks below messages.
 #[derive(Debug)]
-pub(crate) struct Delivery {
-    pub(crate) deliver: Deliver,
-    pub(crate) reactions: Marks,
+pub(crate) struct DeliveryHandles {
+    pub(crate) lanes: LaneDispatcher,
+    pub(crate) reactions: ReactionQueues,
 }
 
-/// What every lane needs.
 #[derive(Debug)]
-pub(crate) struct Outward {
+pub(crate) struct LaneContext {
     pub(crate) db: Db,
     pub(crate) channels: Arc<Channels>,
     pub(crate) streaming: Streaming,
-    pub(crate) stopper: Stopper,
-    /// Which files may leave.
-    pub(crate) policy: Policy,
+    pub(crate) shutdown: ShutdownHandle,
+    pub(crate) policy: AttachmentPolicy,
     pub(crate) owners: Owners,
-    /// Requests to platforms that may be under way at the same time, over all chats.
-    pub(crate) hands: Semaphore,
+    /// Bounds concurrent platform requests over all chats.
+    pub(crate) send_permits: Semaphore,
 }
 
-/// Enough for every limit that platforms set, and a bound for ours.
-const HANDS: usize = 32;
+/// Above every platform's own limit.
+const MAX_CONCURRENT_SENDS: usize = 32;
 
-impl Outward {
+impl LaneContext {
     pub(crate) fn new(
         db: Db,
         channels: Arc<Channels>,
         streaming: Streaming,
-        policy: Policy,
+        policy: AttachmentPolicy,
         owners: Owners,
-        stopper: Stopper,
+        shutdown: ShutdownHandle,
     ) -> Self {
-        Self { db, channels, streaming, stopper, policy, owners, hands: Semaphore::new(HANDS) }
+        Self {
+            db,
+            channels,
+            streaming,
+            shutdown,
+            policy,
+            owners,
+            send_permits: Semaphore::new(MAX_CONCURRENT_SENDS),
+        }
     }
 }
 
-/// The way to the lanes.
 #[derive(Debug, Clone)]
-pub(crate) struct Deliver(mpsc::Sender<Ask>);
+pub(crate) struct LaneDispatcher(mpsc::Sender<DispatchCommand>);
 
 #[derive(Debug)]
-enum Ask {
-    /// Something became due in this lane.
-    Due { lane: LaneId },
-    /// An answer is growing there.
-    Follow { lane: LaneId, following: Box<Following> },
-    /// An idle lane wants to end.
-    Leave { lane: LaneId, granted: oneshot::Sender<()> },
+enum DispatchCommand {
+    /// An item became due in this lane.
+    Wake { lane: LaneId },
+    /// A streamed answer has started in this chat.
+    Preview { lane: LaneId, stream: Box<PreviewStream> },
+    /// An idle lane asks to be removed from the map.
+    Retire { lane: LaneId, done: oneshot::Sender<()> },
 }
 
-/// What a lane hears. Whatever it hears, it looks at the outbox.
+/// Message to a lane. Every event makes it read the outbox.
 #[derive(Debug)]
-enum Word {
-    Due,
-    Follow(Box<Following>),
+enum LaneEvent {
+    Wake,
+    Preview(Box<PreviewStream>),
 }
 
-/// Words that may wait at one lane.
 const LANE_DEPTH: usize = 32;
 const DEPTH: usize = 1024;
-/// How long a chat waits after its lane has panicked.
+/// Pause before a panicked lane is restarted.
 const AFTER_PANIC: Duration = Duration::from_secs(5);
 
-impl Deliver {
-    /// Makes the channel; `run` is to be spawned.
-    pub(crate) fn new(outward: Outward) -> (Self, impl Future<Output = ()>) {
-        let (asks, inbox) = mpsc::channel(DEPTH);
-        let deliver = Self(asks);
-        let task = run(Arc::new(outward), deliver.clone(), inbox);
-        (deliver, task)
+impl LaneDispatcher {
+    /// Returns the handle and the dispatcher task, which the caller spawns.
+    pub(crate) fn new(context: LaneContext) -> (Self, impl Future<Output = ()>) {
+        let (commands, inbox) = mpsc::channel(DEPTH);
+        let dispatcher = Self(commands);
+        let task = run(Arc::new(context), dispatcher.clone(), inbox);
+        (dispatcher, task)
     }
 
-    /// Without lanes: the second value tells which of them became due.
+    /// Without lanes: the second value yields the lanes that were woken.
     #[cfg(test)]
     pub(crate) fn recorded() -> (Self, impl FnMut() -> Option<LaneId>) {
-        let (asks, mut inbox) = mpsc::channel(DEPTH);
+        let (commands, mut inbox) = mpsc::channel(DEPTH);
         let due = move || match inbox.try_recv().ok()? {
-            Ask::Due { lane } | Ask::Follow { lane, .. } | Ask::Leave { lane, .. } => Some(lane),
+            DispatchCommand::Wake { lane }
+            | DispatchCommand::Preview { lane, .. }
+            | DispatchCommand::Retire { lane, .. } => Some(lane),
         };
-        (Self(asks), due)
+        (Self(commands), due)
     }
 
-    pub(crate) async fn due(&self, lane: LaneId) {
-        self.ask(Ask::Due { lane }).await;
+    pub(crate) async fn wake(&self, lane: LaneId) {
+        self.send(DispatchCommand::Wake { lane }).await;
     }
 
-    pub(crate) async fn follow(&self, lane: LaneId, following: Following) {
-        self.ask(Ask::Follow { lane, following: Box::new(following) }).await;
+    pub(crate) async fn preview(&self, lane: LaneId, stream: PreviewStream) {
+        self.send(DispatchCommand::Preview { lane, stream: Box::new(stream) }).await;
     }
 
-    async fn ask(&self, ask: Ask) {
-        // Closed only while stopping; the outbox keeps what is owed.
-        let _ = self.0.send(ask).await;
+    async fn send(&self, command: DispatchCommand) {
+        // Closed only during shutdown; the item stays in the outbox.
+        let _ = self.0.send(command).await;
     }
 }
 
-/// Runs until stopping begins, then until the sends under way have their answers.
-async fn run(outward: Arc<Outward>, deliver: Deliver, mut asks: mpsc::Receiver<Ask>) {
-    let mut lanes: HashMap<LaneId, mpsc::Sender<Word>> = HashMap::new();
+/// Runs until shutdown, then until the sends in progress have finished.
+async fn run(
+    context: Arc<LaneContext>,
+    dispatcher: LaneDispatcher,
+    mut commands: mpsc::Receiver<DispatchCommand>,
+) {
+    let mut lanes: HashMap<LaneId, mpsc::Sender<LaneEvent>> = HashMap::new();
     let mut tasks = JoinSet::new();
     loop {
-        let ask = petasos_runtime::select! {
-            ask = asks.recv() => ask,
+        let command = petasos_runtime::select! {
+            command = commands.recv() => command,
             Some(_ended) = tasks.join_next(), if !tasks.is_empty() => continue,
-            () = outward.stopper.stopped() => break,
+            () = context.shutdown.stopped() => break,
         };
-        let Some(ask) = ask else { break };
-        let (lane, word) = match ask {
-            Ask::Due { lane } => (lane, Word::Due),
-            Ask::Follow { lane, following } => (lane, Word::Follow(following)),
-            Ask::Leave { lane, granted } => {
+        let Some(command) = command else { break };
+        let (lane, event) = match command {
+            DispatchCommand::Wake { lane } => (lane, LaneEvent::Wake),
+            DispatchCommand::Preview { lane, stream } => (lane, LaneEvent::Preview(stream)),
+            DispatchCommand::Retire { lane, done } => {
                 lanes.remove(&lane);
-                // A lane that did not wait for the answer has ended anyway.
-                let _ = granted.send(());
+                // The lane may have been aborted meanwhile.
+                let _ = done.send(());
                 continue;
             }
         };
         let mailbox = match lanes.entry(lane) {
             Entry::Occupied(known) if !known.get().is_closed() => known.into_mut(),
             entry => {
-                let (mailbox, words) = mpsc::channel(LANE_DEPTH);
+                let (mailbox, events) = mpsc::channel(LANE_DEPTH);
                 let name = entry.key().clone();
-                tasks.spawn(petasos_runtime::scheduled(guarded(
+                tasks.spawn(petasos_runtime::scheduled(restart_on_panic(
                     name,
-                    outward.clone(),
-                    deliver.clone(),
-                    words,
+                    context.clone(),
+                    dispatcher.clone(),
+                    events,
                 )));
                 entry.insert_entry(mailbox).into_mut()
             }
         };
-        // A full mailbox has words the lane has yet to hear, and each makes it look at the outbox: of what
-        // does not fit only a preview is missed.
-        let _ = mailbox.try_send(word);
+        // A full mailbox already makes the lane read the outbox; at most a preview is lost.
+        let _ = mailbox.try_send(event);
     }
-    // A lane that has asked to leave must not wait for an answer nobody gives.
-    drop(asks);
+    // Unblocks lanes that wait for the reply to `Retire`.
+    drop(commands);
     lanes.clear();
     while tasks.join_next().await.is_some() {}
 }
 
-async fn guarded(name: LaneId, outward: Arc<Outward>, deliver: Deliver, words: mpsc::Receiver<Word>) {
-    let lane = lane::run(name.clone(), outward.clone(), deliver.clone(), words);
+async fn restart_on_panic(
+    name: LaneId,
+    context: Arc<LaneContext>,
+    dispatcher: LaneDispatcher,
+    events: mpsc::Receiver<LaneEvent>,
+) {
+    let lane = lane::run(name.clone(), context.clone(), dispatcher.clone(), events);
     if AssertUnwindSafe(lane).catch_unwind().await.is_ok() {
         return;
     }
-    tracing::error!(lane = %name, "a lane panicked; it goes on in a moment");
+    tracing::error!(lane = %name, "lane panicked; restarting it");
     petasos_runtime::select! {
-        () = outward.stopper.stopped() => {}
-        () = tokio::time::sleep(AFTER_PANIC) => deliver.due(name).await,
+        () = context.shutdown.stopped() => {}
+        () = tokio::time::sleep(AFTER_PANIC) => dispatcher.wake(name).await,
     }
 }

@@ -1,171 +1,172 @@
-//! Showing growing answers: a text that is edited in place, or that somebody is typing.
+//! Sends previews of streamed answers: an edited message, a draft, or a typing indicator.
 //!
-//! The intent to show a first preview is stored before it leaves: if we die then, the answer knows that
-//! something may be visible, and says so.
+//! The intent to send a first preview is committed before the request. After a crash in between, the final answer is marked as a
+//! possible duplicate.
 
 use std::time::Duration;
 
 use petasos_core::journal::Write;
 use petasos_core::{Millis, Reached};
 use petasos_platforms::{Error as SendError, Kind, Part, Receipt, SendOptions};
-use petasos_store::Stagehand;
+use petasos_store::PreviewAction;
 
 use super::Transport;
-use super::follow::{Following, Look, Showing, Shown};
 use super::lane::Lane;
+use super::preview_stream::{PreviewMode, PreviewStream, PreviewUpdate, ShownPreview};
 use crate::clock;
 use crate::runtime::commit::Commit;
-use crate::runtime::fault_injection::{Planted, planted};
+use crate::runtime::fault_injection::{PlantedBug, planted};
 use crate::runtime::tasks::uncancelled;
 
-/// What is owed must not wait long for a sign of life.
-const TYPING_PATIENCE: Duration = Duration::from_millis(1500);
+/// Outbox items wait at most this long for a typing request.
+const TYPING_TIMEOUT: Duration = Duration::from_millis(1500);
 
 impl Lane {
-    /// Looks at a growing answer and shows what is new, if the budget allows.
-    pub(super) async fn show(&mut self, mut following: Following, now: Millis) {
+    /// Polls a streamed answer and shows what is new, if the rate budget allows.
+    pub(super) async fn update_preview(&mut self, mut stream: PreviewStream, now: Millis) {
         let allowed = self.budget.preview_at(now).max(self.free_at(now));
-        let next = following.rhythm.next_at(now);
-        let way = self.adapter.capabilities().edit || self.draws(&following);
-        let texts = self.outward.streaming.enabled && way && next.is_some();
-        let showing = if texts { Showing::Text } else { Showing::Typing };
-        following.looked(now);
-        match following.look(now, showing) {
-            Look::Over => return,
-            Look::Nothing => {}
-            Look::Typing => {
+        let next = stream.rhythm.next_at(now);
+        let can_preview = self.adapter.capabilities().edit || self.uses_drafts(&stream);
+        let show_text = self.context.streaming.enabled && can_preview && next.is_some();
+        let showing = if show_text { PreviewMode::Text } else { PreviewMode::Typing };
+        stream.schedule_next_poll(now);
+        match stream.poll(now, showing) {
+            PreviewUpdate::Ended => return,
+            PreviewUpdate::Nothing => {}
+            PreviewUpdate::Typing => {
                 if self.adapter.capabilities().typing && allowed <= now {
-                    self.type_on(&mut following, now).await;
+                    self.send_typing(&mut stream, now).await;
                 }
             }
-            Look::Show { step, text } => {
+            PreviewUpdate::Show { step, text } => {
                 let at = next.unwrap_or(now).max(allowed);
                 if at <= now {
-                    self.preview(&mut following, step, text).await;
+                    self.preview(&mut stream, step, text).await;
                 } else {
-                    following.put_off(at, now);
+                    stream.postpone(at, now);
                 }
             }
         }
-        self.followed.add(following);
+        self.streams.add(stream);
     }
 
-    async fn type_on(&mut self, following: &mut Following, now: Millis) {
-        following.typed(now);
-        let (adapter, route) = (self.adapter.clone(), following.route.clone());
-        // The request ends by its own timeout, so that a refusal that comes late is recorded, too.
+    async fn send_typing(&mut self, stream: &mut PreviewStream, now: Millis) {
+        stream.typing_sent(now);
+        let adapter = self.adapter.clone();
+        let route = stream.route.clone();
+        // Not cancelled: a late refusal must still be recorded as a rate limit.
         let request = uncancelled(async move { adapter.typing(&route).await });
-        match tokio::time::timeout(TYPING_PATIENCE, request).await {
+        match tokio::time::timeout(TYPING_TIMEOUT, request).await {
             Ok(Ok(Ok(()))) => {}
-            Ok(Ok(Err(error))) => self.not_shown(&error),
+            Ok(Ok(Err(error))) => self.log_failure(&error),
             Ok(Err(error)) => tracing::warn!(lane = %self.name, %error, "typing indicator failed"),
-            Err(_elapsed) => tracing::debug!(lane = %self.name, "a typing sign took too long"),
+            Err(_elapsed) => tracing::debug!(lane = %self.name, "typing indicator timed out"),
         }
     }
 
-    async fn preview(&mut self, following: &mut Following, step: u32, text: String) {
+    async fn preview(&mut self, stream: &mut PreviewStream, step: u32, text: String) {
         self.budget.spend(clock::now());
-        if self.draws(following) {
-            return self.draw(following, step, text).await;
+        if self.uses_drafts(stream) {
+            return self.send_draft(stream, step, text).await;
         }
-        let part = Part::plain(self.adapter.preview(&text, &self.outward.streaming.cursor));
-        let visible = following.shown.take().filter(|shown| shown.step == step);
+        let part = Part::plain(self.adapter.preview(&text, &self.context.streaming.cursor));
+        let visible = stream.shown.take().filter(|shown| shown.step == step);
         let outcome = match visible.and_then(|shown| shown.message) {
-            Some(message) => self.edit(following, step, text, message, &part).await,
-            None => self.first_preview(following, step, text, &part).await,
+            Some(message) => self.edit_preview(stream, step, text, message, &part).await,
+            None => self.send_first_preview(stream, step, text, &part).await,
         };
         let now = clock::now();
         match outcome {
-            Ok(()) => following.rhythm.shown(now),
+            Ok(()) => stream.rhythm.shown(now),
             Err(error) => {
-                following.rhythm.failed(now, error.fault());
-                self.not_shown(&error);
+                stream.rhythm.failed(now, error.fault());
+                self.log_failure(&error);
             }
         }
     }
 
-    fn draws(&self, following: &Following) -> bool {
-        let wanted = self.outward.streaming.transport == Transport::Draft && !following.draftless;
-        wanted && self.adapter.drafts(&following.route)
+    fn uses_drafts(&self, stream: &PreviewStream) -> bool {
+        let wanted = self.context.streaming.transport == Transport::Draft && !stream.draftless;
+        wanted && self.adapter.supports_drafts(&stream.route)
     }
 
-    /// As a draft. It needs no note in the store: it is no message, and goes when the answer comes.
-    async fn draw(&mut self, following: &mut Following, step: u32, text: String) {
+    /// Drafts are not staged in the outbox: they vanish when the answer is sent.
+    async fn send_draft(&mut self, stream: &mut PreviewStream, step: u32, text: String) {
         let shown = self.adapter.preview(&text, "");
-        let drawn = self.adapter.draft(&following.route, following.draft_number(step), &shown).await;
+        let drawn = self.adapter.draft(&stream.route, stream.draft_number(step), &shown).await;
         let now = clock::now();
         match drawn {
             Ok(()) => {
-                following.shown = Some(Shown { step, text, message: None });
-                following.rhythm.shown(now);
+                stream.shown = Some(ShownPreview { step, text, message: None });
+                stream.rhythm.shown(now);
             }
             Err(error) => {
-                following.draftless = true;
-                following.look_at = now;
-                self.not_shown(&error);
+                stream.draftless = true;
+                stream.next_poll_at = now;
+                self.log_failure(&error);
             }
         }
     }
 
-    async fn edit(
+    async fn edit_preview(
         &self,
-        following: &mut Following,
+        stream: &mut PreviewStream,
         step: u32,
         text: String,
         message: String,
         part: &Part,
     ) -> Result<(), SendError> {
-        let edited = self.adapter.edit(&following.route, &message, part).await;
-        following.shown = Some(Shown { step, text, message: Some(message) });
+        let edited = self.adapter.edit(&stream.route, &message, part).await;
+        stream.shown = Some(ShownPreview { step, text, message: Some(message) });
         if let Err(error) = &edited
             && error.kind() == Kind::Declined
         {
-            // Its answer would be declined, too: the lane need not ask.
+            // The final answer would be declined too.
             self.commit(Commit::DropPreview, self.dead_chat(error).into_iter().collect()).await;
         }
         edited.map(drop)
     }
 
-    async fn first_preview(
+    async fn send_first_preview(
         &self,
-        following: &mut Following,
+        stream: &mut PreviewStream,
         step: u32,
         text: String,
         part: &Part,
     ) -> Result<(), SendError> {
-        let (turn, draft, now) = (following.turn, following.draft(step), clock::now());
-        let (outward, late) = (self.outward.clone(), draft.clone());
+        let turn = stream.turn;
+        let draft = stream.outbox_draft(step);
+        let now = clock::now();
+        let context = self.context.clone();
+        let late = draft.clone();
         let stage = async move {
-            outward.db.write(Commit::StagePreview, move |tx| tx.stage_preview(&draft, now)).await
+            context.db.write(Commit::StagePreview, move |tx| tx.stage_preview(&draft, now)).await
         };
-        let staged = match planted(Planted::PreviewFirst) {
-            true => Ok(Stagehand::Send),
-            false => stage.await,
-        };
+        let staged = if planted(PlantedBug::PreviewFirst) { Ok(PreviewAction::Send) } else { stage.await };
         match staged {
-            Ok(Stagehand::Send) => {}
-            Ok(Stagehand::Edit(message)) => {
-                // Shown by the process before us: it goes on where that one stopped.
-                return self.edit(following, step, text, message, part).await;
+            Ok(PreviewAction::Send) => {}
+            Ok(PreviewAction::Edit(message)) => {
+                // An earlier process showed the preview: continue with its message.
+                return self.edit_preview(stream, step, text, message, part).await;
             }
-            // The answer is complete by now, or the store refuses: the outbox has the rest.
-            Ok(Stagehand::Stay) | Err(_) => return Ok(()),
+            // The answer is complete, or the store refused: the outbox delivers the rest.
+            Ok(PreviewAction::Skip) | Err(_) => return Ok(()),
         }
-        let reply = self.adapter.capabilities().reply_to.quotes(0);
-        let session = Some(following.key.as_str());
+        let reply = self.adapter.capabilities().reply_to.is_reply(0);
+        let session = Some(stream.key.as_str());
         let options = SendOptions { reply, silent: true, buttons: &[], session };
-        match self.adapter.send(&following.route, part, &options).await {
+        match self.adapter.send(&stream.route, part, &options).await {
             Ok(Receipt { message_id: Some(message), .. }) => {
-                if planted(Planted::PreviewFirst) {
+                if planted(PlantedBug::PreviewFirst) {
                     let staged = move |tx: &petasos_store::Tx<'_>| tx.stage_preview(&late, now);
-                    drop(self.outward.db.write(Commit::StagePreview, staged).await);
+                    drop(self.context.db.write(Commit::StagePreview, staged).await);
                 }
                 self.commit(
                     Commit::PreviewShown,
                     vec![Write::PreviewShown { turn, step, message: message.clone() }],
                 )
                 .await;
-                following.shown = Some(Shown { step, text, message: Some(message) });
+                stream.shown = Some(ShownPreview { step, text, message: Some(message) });
                 Ok(())
             }
             Ok(Receipt { message_id: None, .. }) => Ok(()),
@@ -178,7 +179,7 @@ impl Lane {
         }
     }
 
-    fn not_shown(&self, error: &SendError) {
+    fn log_failure(&self, error: &SendError) {
         tracing::debug!(lane = %self.name, %error, "preview not shown");
     }
 }

@@ -1,168 +1,177 @@
-//! Marks below the messages that turns answer: seen, then done or failed. A courtesy, never more.
+//! Status reactions on the messages that a turn answers: seen, then done or failed. Best effort.
 //!
-//! Owns one short queue and one worker per platform that wants marks. Nothing waits for them and nothing is
-//! stored: the route of a turn says what to mark, so a turn that a later process ends is marked by that one.
-//! When there is too much to do, first marks are left out, so that what was marked is finished.
+//! Owns one bounded queue and one worker per platform that supports reactions. Nothing is stored: the route of a turn names the
+//! message, so a later process that ends the turn can finish the reaction. Under load first reactions are dropped, so that
+//! existing ones are finished.
 
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use petasos_core::journal::Outcome;
-use petasos_core::rate_limit::LONGEST_WAIT;
+use petasos_core::journal::MessageOutcome;
+use petasos_core::rate_limit::MAX_WAIT;
 use petasos_core::{Fault, Millis, Platform, Route};
-use petasos_platforms::{Adapter, Mark};
+use petasos_platforms::{Adapter, StatusReaction};
 use tokio::sync::mpsc;
 use tokio::time::{sleep, timeout};
 
 use crate::clock;
-use crate::lifecycle::shutdown::Stopper;
+use crate::lifecycle::shutdown::ShutdownHandle;
 use crate::links::channels::Channels;
 
-/// Marks that may wait at one platform; the second half is for those that finish.
+/// Queue size per platform; the second half is reserved for final reactions.
 const DEPTH: usize = 128;
-const PATIENCE: Duration = Duration::from_secs(5);
-/// Least time between two marks: the strictest platform takes one in a quarter of a second.
-const PACE: Duration = Duration::from_millis(250);
-/// How often deferred marks are looked at.
-const LOOK: Duration = Duration::from_secs(60);
-/// What is finished while we stop is still told, as far as this goes.
-const FAREWELL: Duration = Duration::from_secs(1);
+const REQUEST_TIMEOUT: Duration = Duration::from_secs(5);
+/// Minimum interval: the strictest platform allows one per quarter second.
+const MIN_INTERVAL: Duration = Duration::from_millis(250);
+/// How often deferred reactions are rechecked.
+const RECHECK_EVERY: Duration = Duration::from_secs(60);
+/// Time for final reactions during shutdown.
+const SHUTDOWN_GRACE: Duration = Duration::from_secs(1);
 
-type Wanted = (Route, Mark);
+type QueuedReaction = (Route, StatusReaction);
 
 #[derive(Debug, Default)]
-pub(crate) struct Marks(HashMap<Platform, mpsc::Sender<Wanted>>);
+pub(crate) struct ReactionQueues(HashMap<Platform, mpsc::Sender<QueuedReaction>>);
 
-impl Marks {
-    /// Makes the queues; the workers are to be spawned.
+impl ReactionQueues {
+    /// Returns the queues and their workers, which the caller spawns.
     pub(crate) fn new(
         channels: &Channels,
-        stopper: &Stopper,
+        shutdown: &ShutdownHandle,
     ) -> (Self, Vec<impl Future<Output = ()> + use<>>) {
-        let (mut queues, mut workers) = (HashMap::new(), Vec::new());
-        for adapter in channels.adapters().filter(|adapter| adapter.capabilities().marks) {
-            let (queue, wanted) = mpsc::channel(DEPTH);
+        let mut queues = HashMap::new();
+        let mut workers = Vec::new();
+        for adapter in channels.adapters().filter(|adapter| adapter.capabilities().status_reactions) {
+            let (queue, queue_rx) = mpsc::channel(DEPTH);
             queues.insert(adapter.platform(), queue);
-            workers.push(work(adapter.clone(), wanted, stopper.clone()));
+            workers.push(run_worker(adapter.clone(), queue_rx, shutdown.clone()));
         }
         (Self(queues), workers)
     }
 
-    pub(crate) fn begun(&self, route: &Route) {
-        self.put(route, Mark::Seen);
+    pub(crate) fn turn_started(&self, route: &Route) {
+        self.enqueue(route, StatusReaction::Seen);
     }
 
-    pub(crate) fn ended(&self, route: &Route, outcome: Outcome) {
-        self.put(
+    pub(crate) fn turn_ended(&self, route: &Route, outcome: MessageOutcome) {
+        self.enqueue(
             route,
             match outcome {
-                Outcome::Answered => Mark::Done,
-                Outcome::Refused | Outcome::Dead => Mark::Failed,
-                Outcome::Merged | Outcome::Cancelled => Mark::Cleared,
+                MessageOutcome::Answered => StatusReaction::Done,
+                MessageOutcome::Refused | MessageOutcome::Dead => StatusReaction::Failed,
+                MessageOutcome::Merged | MessageOutcome::Cancelled => StatusReaction::Cleared,
             },
         );
     }
 
-    fn put(&self, route: &Route, mark: Mark) {
+    fn enqueue(&self, route: &Route, reaction: StatusReaction) {
         let Some(queue) = self.0.get(&route.platform) else { return };
-        if mark == Mark::Seen && queue.capacity() <= DEPTH / 2 {
+        if reaction == StatusReaction::Seen && queue.capacity() <= DEPTH / 2 {
             return;
         }
-        if queue.try_send((route.clone(), mark)).is_err() {
-            tracing::debug!(platform = %route.platform, "too many marks; one is left out");
+        if queue.try_send((route.clone(), reaction)).is_err() {
+            tracing::debug!(platform = %route.platform, "reaction queue full; one dropped");
         }
     }
 }
 
-async fn work(adapter: Arc<Adapter>, mut wanted: mpsc::Receiver<Wanted>, stopper: Stopper) {
-    let mut deferred = Deferred::default();
+async fn run_worker(
+    adapter: Arc<Adapter>,
+    mut queue_rx: mpsc::Receiver<QueuedReaction>,
+    shutdown: ShutdownHandle,
+) {
+    let mut deferred = DeferredReactions::default();
     loop {
-        if let Some(wanted) = deferred.take_due(clock::now()) {
-            tend(&adapter, wanted, &mut deferred, &stopper).await;
+        if let Some(queue_rx) = deferred.pop_due(clock::now()) {
+            react_or_defer(&adapter, queue_rx, &mut deferred, &shutdown).await;
             continue;
         }
         petasos_runtime::select! {
             biased;
-            () = stopper.stopped() => break,
-            next = wanted.recv() => match next {
-                Some(wanted) => tend(&adapter, wanted, &mut deferred, &stopper).await,
+            () = shutdown.stopped() => break,
+            next = queue_rx.recv() => match next {
+                Some(queue_rx) => react_or_defer(&adapter, queue_rx, &mut deferred, &shutdown).await,
                 None => return,
             },
             () = clock::sleep_until(deferred.next(clock::now())) => {}
         }
     }
     let rest = async {
-        while let Ok((route, mark)) = wanted.try_recv() {
-            if mark != Mark::Seen {
-                place(&adapter, &route, mark, &stopper).await;
+        while let Ok((route, reaction)) = queue_rx.try_recv() {
+            if reaction != StatusReaction::Seen {
+                send(&adapter, &route, reaction, &shutdown).await;
             }
         }
     };
-    // What is left has no mark, or an old one: nobody depends on it.
-    let _late = timeout(FAREWELL, rest).await;
+    let _late = timeout(SHUTDOWN_GRACE, rest).await;
 }
 
-/// Final marks that a rate limit holds back, and when each may be made.
+/// Final reactions held back by a rate limit, with the time at which each may be sent.
 #[derive(Debug, Default)]
-struct Deferred(Vec<(Millis, Wanted)>);
+struct DeferredReactions(Vec<(Millis, QueuedReaction)>);
 
-impl Deferred {
-    /// The oldest gives way when there are too many.
-    fn add(&mut self, at: Millis, wanted: Wanted) {
-        self.0.retain(|(_, (route, _))| *route != wanted.0);
+impl DeferredReactions {
+    /// Drops the oldest when full.
+    fn add(&mut self, at: Millis, queue_rx: QueuedReaction) {
+        self.0.retain(|(_, (route, _))| *route != queue_rx.0);
         if self.0.len() >= DEPTH {
             self.0.remove(0);
         }
-        self.0.push((at, wanted));
+        self.0.push((at, queue_rx));
     }
 
-    fn take_due(&mut self, now: Millis) -> Option<Wanted> {
-        let due = self.0.iter().position(|(at, _)| *at <= now || *at > now.after(LONGEST_WAIT))?;
+    fn pop_due(&mut self, now: Millis) -> Option<QueuedReaction> {
+        let due = self.0.iter().position(|(at, _)| *at <= now || *at > now.after(MAX_WAIT))?;
         Some(self.0.remove(due).1)
     }
 
-    /// When to look again: the clock may be set back meanwhile.
+    /// When to recheck; bounded, because the clock may be set back.
     fn next(&self, now: Millis) -> Millis {
-        let look = now.after(LOOK);
+        let look = now.after(RECHECK_EVERY);
         self.0.iter().map(|(at, _)| *at).min().unwrap_or(look).min(look)
     }
 }
 
-/// Makes a mark, or leaves it for the end of a rate limit. A first mark is not worth the wait.
-async fn tend(adapter: &Adapter, (route, mark): Wanted, deferred: &mut Deferred, stopper: &Stopper) {
+/// Sends a reaction, or defers a final one until the rate limit ends. A first reaction is dropped instead.
+async fn react_or_defer(
+    adapter: &Adapter,
+    (route, reaction): QueuedReaction,
+    deferred: &mut DeferredReactions,
+    shutdown: &ShutdownHandle,
+) {
     let free_at = |now| adapter.reaction_free_at(&route, now);
     if free_at(clock::now()) <= clock::now() {
-        place(adapter, &route, mark, stopper).await;
-    } else if mark == Mark::Seen {
+        send(adapter, &route, reaction, shutdown).await;
+    } else if reaction == StatusReaction::Seen {
         return;
     }
     let now = clock::now();
     let free = free_at(now);
-    if free > now && mark != Mark::Seen {
-        deferred.add(free, (route.clone(), mark));
+    if free > now && reaction != StatusReaction::Seen {
+        deferred.add(free, (route.clone(), reaction));
     }
 }
 
-/// Once we stop, a mark that would have to wait is left out.
-async fn place(adapter: &Adapter, route: &Route, mark: Mark, stopper: &Stopper) {
-    for again in [mark != Mark::Seen, false] {
-        match timeout(PATIENCE, adapter.react(route, mark)).await {
-            Ok(Ok(())) => return sleep(PACE).await,
+/// Tries a final reaction twice. No retry during shutdown.
+async fn send(adapter: &Adapter, route: &Route, reaction: StatusReaction, shutdown: &ShutdownHandle) {
+    for again in [reaction != StatusReaction::Seen, false] {
+        match timeout(REQUEST_TIMEOUT, adapter.react(route, reaction)).await {
+            Ok(Ok(())) => return sleep(MIN_INTERVAL).await,
             Ok(Err(error)) => {
-                tracing::debug!(platform = %route.platform, %error, "a message was not marked");
+                tracing::debug!(platform = %route.platform, %error, "reaction not sent");
                 match error.fault() {
                     Fault::Later { after: None } => {}
                     Fault::Later { after: Some(_) } | Fault::Refused | Fault::Fatal => {
-                        return sleep(PACE).await;
+                        return sleep(MIN_INTERVAL).await;
                     }
                 }
             }
             Err(_elapsed) => {}
         }
         petasos_runtime::select! {
-            () = stopper.stopped() => return,
-            () = sleep(PACE) => {}
+            () = shutdown.stopped() => return,
+            () = sleep(MIN_INTERVAL) => {}
         }
         if !again {
             return;
@@ -189,34 +198,39 @@ mod tests {
 
     fn route(adapter: &Adapter, chat: &str) -> Route {
         let source = Source::new(adapter.platform(), ChatType::Dm, chat);
-        let mut route = Route::back_to(&source, Delivery::Push);
+        let mut route = Route::to_source(&source, Delivery::Push);
         route.reply_to = Some("1".into());
         route
     }
 
     #[tokio::test]
-    async fn rate_limited_reaction_defers_that_chat_and_no_other() {
+    async fn rate_limited_reaction_defers_only_that_chat() {
         let fake = Telegram::start().unwrap();
         fake.on("setMessageReaction").does(Fault::too_many(50));
         let adapter = adapter(&fake);
-        let (limited, other) = (route(&adapter, "7"), route(&adapter, "8"));
-        let (stopper, mut deferred) = (Stopper::default(), Deferred::default());
-        tend(&adapter, (limited.clone(), Mark::Done), &mut deferred, &stopper).await;
+        let limited = route(&adapter, "7");
+        let other = route(&adapter, "8");
+        let shutdown = ShutdownHandle::default();
+        let mut deferred = DeferredReactions::default();
+        react_or_defer(&adapter, (limited.clone(), StatusReaction::Done), &mut deferred, &shutdown).await;
         assert_eq!(fake.calls_of("setMessageReaction").len(), 1);
-        for mark in [Mark::Seen, Mark::Done] {
-            tend(&adapter, (limited.clone(), mark), &mut deferred, &stopper).await;
+        for reaction in [StatusReaction::Seen, StatusReaction::Done] {
+            react_or_defer(&adapter, (limited.clone(), reaction), &mut deferred, &shutdown).await;
         }
         assert_eq!(fake.calls_of("setMessageReaction").len(), 1, "the chat is rate limited");
-        tend(&adapter, (other, Mark::Done), &mut deferred, &stopper).await;
+        react_or_defer(&adapter, (other, StatusReaction::Done), &mut deferred, &shutdown).await;
         assert_eq!(fake.calls_of("setMessageReaction").len(), 2);
         let now = clock::now();
-        assert_eq!(deferred.0.len(), 1, "the last final mark of the message");
-        assert!(deferred.take_due(now.after(Duration::from_secs(40))).is_none());
-        assert_eq!(deferred.take_due(now.after(Duration::from_secs(51))), Some((limited, Mark::Done)));
+        assert_eq!(deferred.0.len(), 1, "the last final reaction of the message");
+        assert!(deferred.pop_due(now.after(Duration::from_secs(40))).is_none());
+        assert_eq!(
+            deferred.pop_due(now.after(Duration::from_secs(51))),
+            Some((limited, StatusReaction::Done))
+        );
     }
 
     #[tokio::test]
-    async fn rate_limited_final_reaction_is_deferred_where_reactions_have_their_own_limit() {
+    async fn defers_rate_limited_final_reaction_on_discord() {
         let fake = Discord::start().unwrap();
         fake.add_direct(50);
         fake.on("react").does(discord::Fault::too_many(50.0));
@@ -224,23 +238,24 @@ mod tests {
         config.api_base = fake.api_base();
         let adapter = Adapter::Discord(petasos_platforms::discord::Discord::new(config).unwrap());
         let route = route(&adapter, "50");
-        let (stopper, mut deferred) = (Stopper::default(), Deferred::default());
-        tend(&adapter, (route.clone(), Mark::Done), &mut deferred, &stopper).await;
+        let shutdown = ShutdownHandle::default();
+        let mut deferred = DeferredReactions::default();
+        react_or_defer(&adapter, (route.clone(), StatusReaction::Done), &mut deferred, &shutdown).await;
         assert_eq!(fake.calls_of("react").len(), 1);
-        tend(&adapter, (route.clone(), Mark::Seen), &mut deferred, &stopper).await;
+        react_or_defer(&adapter, (route.clone(), StatusReaction::Seen), &mut deferred, &shutdown).await;
         assert_eq!(fake.calls_of("react").len(), 1, "reactions in that chat are rate limited");
         let now = clock::now();
-        assert!(deferred.take_due(now.after(Duration::from_secs(40))).is_none());
-        assert_eq!(deferred.take_due(now.after(Duration::from_secs(51))), Some((route, Mark::Done)));
+        assert!(deferred.pop_due(now.after(Duration::from_secs(40))).is_none());
+        assert_eq!(deferred.pop_due(now.after(Duration::from_secs(51))), Some((route, StatusReaction::Done)));
     }
 
     #[test]
-    fn deferred_marks_are_bounded() {
+    fn deferred_reactions_are_bounded() {
         let fake = Telegram::start().unwrap();
         let adapter = adapter(&fake);
-        let mut deferred = Deferred::default();
+        let mut deferred = DeferredReactions::default();
         for chat in 0..2 * DEPTH {
-            deferred.add(Millis(5), (route(&adapter, &chat.to_string()), Mark::Done));
+            deferred.add(Millis(5), (route(&adapter, &chat.to_string()), StatusReaction::Done));
         }
         assert_eq!(deferred.0.len(), DEPTH);
     }

@@ -1,59 +1,63 @@
-//! Topics that are asked for by name: found, or made once.
+//! Forum topics addressed by name: looked up, or created once.
 //!
-//! Owns nothing: which topic has which id is in the store, on disk before anything is sent there. A topic that is made
-//! in the moment of a crash is not known to the next process, which makes another; nothing was said in the first.
+//! The id of a topic is stored before anything is sent there. A crash between creation and commit leaves an empty topic, and
+//! the next process creates another.
 
 use std::time::Duration;
 
 use petasos_core::Fault;
 use petasos_core::journal::Write;
-use petasos_core::lane::Act;
+use petasos_core::lane::LaneAction;
 use petasos_core::outbox::Item;
 
 use super::lane::Lane;
-use super::send::Next;
+use super::send::LaneStep;
 use crate::clock;
 use crate::runtime::commit::Commit;
 
-/// Retention forgets unused topics: a use is noted this often.
-const NOTED_EVERY: Duration = Duration::from_secs(24 * 3600);
+/// Retention deletes unused topics, so a use is recorded this often.
+const RECORD_USE_EVERY: Duration = Duration::from_secs(24 * 3600);
 
 impl Lane {
-    /// Puts the id in the place of a topic's name; gives the name. A topic that may not be made is no reason to keep
-    /// quiet: what is said goes to the chat itself, as it does when a topic is gone.
-    pub(super) async fn find_topic(&mut self, item: &mut Item) -> Result<Option<String>, Next> {
+    /// Replaces a topic name in the item's route by the topic's id and returns the name. If the topic may not be created, the item
+    /// goes to the chat itself.
+    pub(super) async fn resolve_topic(&mut self, item: &mut Item) -> Result<Option<String>, LaneStep> {
         let Some(name) = self.adapter.topic_name(&item.draft.route) else { return Ok(None) };
-        let (platform, chat) = (self.adapter.platform(), item.draft.route.chat_id.clone());
-        let (of, asked) = (chat.clone(), name.clone());
-        let known = self.outward.db.read(move |reader| reader.topic(platform, &of, &asked)).await;
-        let known = known.map_err(|error| Next::Wait(self.store_refused(&error)))?;
+        let platform = self.adapter.platform();
+        let chat = item.draft.route.chat_id.clone();
+        let chat_id = chat.clone();
+        let wanted = name.clone();
+        let known = self.context.db.read(move |reader| reader.topic(platform, &chat_id, &wanted)).await;
+        let known = known.map_err(|error| LaneStep::WaitUntil(self.store_refused(&error)))?;
         let now = clock::now();
         let thread = match known {
-            Some((thread, used)) if now.since(used) < NOTED_EVERY => {
+            Some((thread, used)) if now.since(used) < RECORD_USE_EVERY => {
                 item.draft.route.thread_id = Some(thread);
                 return Ok(Some(name));
             }
             Some((thread, _)) => Some(thread),
-            None => match self.adapter.make_topic(&item.draft.route, &name).await {
+            None => match self.adapter.create_topic(&item.draft.route, &name).await {
                 Ok(thread) => thread,
                 Err(error) if error.fault() == Fault::Refused => {
-                    tracing::warn!(lane = %self.name, %error, "a topic cannot be made; the chat itself is told");
+                    tracing::warn!(lane = %self.name, %error, "cannot create the topic; sending to the chat itself");
                     None
                 }
-                Err(error) => return Err(self.failed(item, &Act::Hold, &error).await),
+                Err(error) => return Err(self.on_send_error(item, &LaneAction::Wait, &error).await),
             },
         };
         if let Some(thread) = thread.clone() {
-            let used = Write::TopicMade { platform, chat_id: chat, name: name.clone(), thread, at: now };
+            let used = Write::TopicCreated { platform, chat_id: chat, name: name.clone(), thread, at: now };
             self.commit(Commit::Topic, vec![used]).await;
         }
         item.draft.route.thread_id = thread;
         Ok(Some(name))
     }
 
-    /// The next message makes it anew.
-    pub(super) async fn topic_gone(&self, item: &Item, name: &str) {
-        let (platform, chat_id) = (self.adapter.platform(), item.draft.route.chat_id.clone());
-        self.commit(Commit::Topic, vec![Write::TopicGone { platform, chat_id, name: name.to_owned() }]).await;
+    /// Deletes the stored id, so that the next message creates the topic again.
+    pub(super) async fn forget_topic(&self, item: &Item, name: &str) {
+        let platform = self.adapter.platform();
+        let chat_id = item.draft.route.chat_id.clone();
+        self.commit(Commit::Topic, vec![Write::TopicRemoved { platform, chat_id, name: name.to_owned() }])
+            .await;
     }
 }

@@ -1,10 +1,9 @@
-//! Files that people send: fetched into the cache before their message is let in.
+//! Downloads the files of inbound messages into the cache before the messages are admitted.
 //!
-//! Owns `<home>/cache`. Every session has its own folders in it, and only its own answers and tools reach them: what
-//! one person sends is not another's to have. A file is named after its message and its place in it, so fetching it
-//! again after a crash replaces it; it is written beside its place, synced and renamed, so it is there whole or not at
-//! all. What became of it is kept in the inbox before the message is let in: a message never waits for a file for
-//! ever, and never gets lost with one.
+//! Owns `<home>/cache`. Every session has its own folders there, and only its own answers and tools may read them. A file is named
+//! after its message and its position, so a repeated download replaces it. It is written beside its final path, synced and renamed,
+//! so it is complete or absent. The result is stored in the inbox before the message is admitted: a failed download neither blocks
+//! nor loses the message.
 
 use std::collections::HashSet;
 use std::error::Error as _;
@@ -14,7 +13,7 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
 use aws_lc_rs::digest;
-use petasos_core::media::{self, Sort};
+use petasos_core::media::{self, MediaKind};
 use petasos_core::message::Attachment;
 use petasos_core::{Inbound, InboxId, Platform, SessionKey, Source};
 use petasos_platforms::download::{self, Error};
@@ -22,61 +21,62 @@ use petasos_platforms::{Adapter, Fetched};
 use tokio::sync::Semaphore;
 use tokio::time::Instant;
 
-/// Files under way at the same time, over all chats.
-const HANDS: usize = 4;
-/// The pause before the second try; it doubles up to the longest.
-const PAUSE: Duration = Duration::from_millis(500);
-const LONGEST_PAUSE: Duration = Duration::from_secs(20);
-/// Files of one message that are fetched; the rest is named.
-const MOST_FILES: usize = 20;
-/// One that is younger stays even if there is too much: its message may not be on disk yet.
-const NEW: Duration = Duration::from_secs(600);
-/// Folders below the cache: what it is, and whose it is.
-const DEPTH: u32 = 2;
-const SORTS: [&str; 4] = ["images", "audio", "videos", "documents"];
+use crate::notices::files as notices;
 
-/// How files are fetched that people send.
+/// Concurrent downloads, over all chats.
+const MAX_CONCURRENT: usize = 4;
+/// Wait before the second attempt; it doubles up to `MAX_RETRY_WAIT`.
+const FIRST_RETRY: Duration = Duration::from_millis(500);
+const MAX_RETRY_WAIT: Duration = Duration::from_secs(20);
+/// Files downloaded per message; the others are only named.
+const MAX_FILES: usize = 20;
+/// Younger files are kept even above the size limit: their message may not be committed yet.
+const MIN_AGE: Duration = Duration::from_secs(600);
+/// Depth of the cache: media kind, then session.
+const FOLDER_DEPTH: u32 = 2;
+const FOLDERS: [&str; 4] = ["images", "audio", "videos", "documents"];
+
 #[derive(Debug, Clone)]
-pub struct Inward {
-    /// Largest file, in bytes; `None`: any.
-    pub most: Option<u64>,
-    /// What they may take together before the oldest go; `None`: anything.
-    pub total: Option<u64>,
-    /// Received files that no message waits for are deleted at this age.
-    pub kept: Duration,
-    /// How long one is tried for while its server is out of luck. Its chat waits meanwhile.
-    pub patience: Duration,
+pub struct DownloadSettings {
+    /// Largest file in bytes; `None`: unlimited.
+    pub max_file_bytes: Option<u64>,
+    /// Cache size in bytes above which the oldest files are deleted; `None`: unlimited.
+    pub max_cache_bytes: Option<u64>,
+    /// Age at which files that no open message needs are deleted.
+    pub retention: Duration,
+    /// How long a failing download is retried. Its chat waits meanwhile.
+    pub retry_for: Duration,
 }
 
-impl Default for Inward {
+impl Default for DownloadSettings {
     fn default() -> Self {
         Self {
-            most: Some(128 << 20),
-            total: Some(2 << 30),
-            kept: Duration::from_secs(24 * 3600),
-            patience: Duration::from_secs(180),
+            max_file_bytes: Some(128 << 20),
+            max_cache_bytes: Some(2 << 30),
+            retention: Duration::from_secs(24 * 3600),
+            retry_for: Duration::from_secs(180),
         }
     }
 }
 
 #[derive(Debug)]
-pub(crate) struct Fetcher {
+pub(crate) struct Downloader {
     cache: PathBuf,
-    inward: Inward,
-    hands: Semaphore,
+    settings: DownloadSettings,
+    permits: Semaphore,
 }
 
-impl Fetcher {
-    pub(crate) fn new(home: &Path, inward: Inward) -> Self {
-        Self { cache: home.join(media::CACHE), inward, hands: Semaphore::new(HANDS) }
+impl Downloader {
+    pub(crate) fn new(home: &Path, settings: DownloadSettings) -> Self {
+        Self { cache: home.join(media::CACHE_FOLDER), settings, permits: Semaphore::new(MAX_CONCURRENT) }
     }
 
     pub(crate) fn wants(inbound: &Inbound) -> bool {
-        inbound.attachments.iter().any(Attachment::is_wanted)
+        inbound.attachments.iter().any(Attachment::needs_download)
     }
 
-    /// The message with what became of its files. Without an adapter only programs' files can be had, which are named by
-    /// their addresses.
+    /// Downloads the message's files and records the result in it. Without an adapter only files of API clients can be downloaded,
+    /// which are named by URL.
     pub(crate) async fn fetch(
         &self,
         adapter: Option<&Adapter>,
@@ -84,81 +84,81 @@ impl Fetcher {
         id: InboxId,
         mut inbound: Inbound,
     ) -> Inbound {
-        let (source, whose) = (inbound.source.clone(), whose(key));
+        let source = inbound.source.clone();
+        let session_folder = session_folder_name(key);
         for (index, attachment) in inbound.attachments.iter_mut().enumerate() {
-            if !attachment.is_wanted() {
+            if !attachment.needs_download() {
                 continue;
             }
             let fetched = match adapter {
-                _ if index >= MOST_FILES => Err("there are too many files in one message".to_owned()),
-                None if source.platform != Platform::API_SERVER => {
-                    Err("files cannot be read from here".to_owned())
-                }
+                _ if index >= MAX_FILES => Err(notices::TOO_MANY.to_owned()),
+                None if source.platform != Platform::API_SERVER => Err(notices::NO_DOWNLOAD_HERE.to_owned()),
                 adapter => {
                     let stem = format!("{id}-{index}");
-                    self.one(adapter, &source, attachment, &whose, &stem).await
+                    self.fetch_one(adapter, &source, attachment, &session_folder, &stem).await
                 }
             };
-            if attachment.reference.starts_with(download::DATA) {
-                // It lies in the cache now, or is of no use.
-                download::DATA.clone_into(&mut attachment.reference);
+            if attachment.reference.starts_with(download::DATA_SCHEME) {
+                // Inline data: it is in the cache now, or unusable.
+                download::DATA_SCHEME.clone_into(&mut attachment.reference);
             }
             match fetched {
-                Ok(Kept { path, mime, size }) => {
+                Ok(StoredFile { path, mime, size }) => {
                     attachment.file = Some(path.to_string_lossy().into_owned());
-                    (attachment.mime, attachment.size) = (Some(mime), Some(size));
+                    attachment.mime = Some(mime);
+                    attachment.size = Some(size);
                 }
-                Err(trouble) => attachment.trouble = Some(trouble),
+                Err(reason) => attachment.error = Some(reason),
             }
         }
         inbound
     }
 
-    async fn one(
+    async fn fetch_one(
         &self,
         adapter: Option<&Adapter>,
         source: &Source,
         attachment: &Attachment,
-        whose: &str,
+        session_folder: &str,
         stem: &str,
-    ) -> Result<Kept, String> {
+    ) -> Result<StoredFile, String> {
         let part = self.cache.join(format!(".{stem}.part"));
-        let kept = match self.persist(adapter, source, attachment, &part).await {
-            Ok(fetched) => self.keep(attachment, &fetched, whose, stem, &part).await,
-            Err(error) => Err(not_fetched(source, &error)),
+        let stored = match self.fetch_with_retry(adapter, source, attachment, &part).await {
+            Ok(fetched) => self.store(attachment, &fetched, session_folder, stem, &part).await,
+            Err(error) => Err(download_error(source, &error)),
         };
-        if kept.is_err() {
-            // Gone already, if it was never made.
+        if stored.is_err() {
+            // May not exist.
             let _ = disk(move || std::fs::remove_file(part)).await;
         }
-        kept
+        stored
     }
 
-    /// Tries for as long as its server may only be out of luck; others have a go between two tries.
-    async fn persist(
+    /// Retries transient errors; the permit is released between two attempts.
+    async fn fetch_with_retry(
         &self,
         adapter: Option<&Adapter>,
         source: &Source,
         attachment: &Attachment,
         part: &Path,
     ) -> Result<Fetched, Error> {
-        let until = Instant::now() + self.inward.patience;
-        let mut pause = PAUSE;
+        let until = Instant::now() + self.settings.retry_for;
+        let mut pause = FIRST_RETRY;
         loop {
             // Never closed.
-            let hand = self.hands.acquire().await;
+            let permit = self.permits.acquire().await;
             let error = match self.attempt(adapter, source, attachment, part).await {
                 Ok(fetched) => return Ok(fetched),
                 Err(error) => error,
             };
-            drop(hand);
+            drop(permit);
             let wait = error.after().unwrap_or_default().max(pause);
-            if !error.is_passing() || wait > until.saturating_duration_since(Instant::now()) {
+            if !error.is_transient() || wait > until.saturating_duration_since(Instant::now()) {
                 return Err(error);
             }
-            tracing::debug!(platform = %source.platform, %error, "a file is fetched again");
+            tracing::debug!(platform = %source.platform, %error, "retrying a download");
             tokio::time::sleep(wait).await;
-            pause = LONGEST_PAUSE.min(pause * 2);
+            pause = MAX_RETRY_WAIT.min(pause * 2);
         }
     }
 
@@ -169,46 +169,49 @@ impl Fetcher {
         attachment: &Attachment,
         part: &Path,
     ) -> Result<Fetched, Error> {
-        folder(&self.cache).await?;
+        create_private_folder(&self.cache).await?;
         let path = part.to_owned();
         let opened = disk(move || {
             let mut options = std::fs::OpenOptions::new();
             options.write(true).create(true).truncate(true).mode(0o600).open(path)
         });
         let mut file = tokio::fs::File::from_std(opened.await?);
-        let most = self.inward.most.unwrap_or(u64::MAX);
+        let most = self.settings.max_file_bytes.unwrap_or(u64::MAX);
         let fetched = match adapter {
             Some(adapter) => adapter.fetch(source, attachment, most, &mut file).await?,
-            None => download::named(&attachment.reference, most, &mut file).await?,
+            None => download::fetch_url(&attachment.reference, most, &mut file).await?,
         };
         let file = file.into_std().await;
         disk(move || file.sync_all()).await?;
         Ok(fetched)
     }
 
-    /// Puts a whole file into its place. What claims to be a picture must be one.
-    async fn keep(
+    /// Moves a complete file to its final path. A file sent as a photo must be an image.
+    async fn store(
         &self,
         attachment: &Attachment,
         fetched: &Fetched,
-        whose: &str,
+        session_folder: &str,
         stem: &str,
         part: &Path,
-    ) -> Result<Kept, String> {
-        let (mime, sort, extension) = sort(attachment, fetched)?;
-        let [images, audio, videos, documents] = SORTS;
+    ) -> Result<StoredFile, String> {
+        let (mime, sort, extension) = classify(attachment, fetched)?;
+        let [images, audio, videos, documents] = FOLDERS;
         let all = self.cache.join(match sort {
-            Sort::Image => images,
-            Sort::Audio => audio,
-            Sort::Video => videos,
-            Sort::Document => documents,
+            MediaKind::Image => images,
+            MediaKind::Audio => audio,
+            MediaKind::Video => videos,
+            MediaKind::Document => documents,
         });
-        let within = all.join(whose);
+        let within = all.join(session_folder);
         let path = within.join(format!("{stem}.{extension}"));
         let place = async || -> io::Result<()> {
-            folder(&all).await?;
-            folder(&within).await?;
-            let (part, path, within, all) = (part.to_owned(), path.clone(), within.clone(), all.clone());
+            create_private_folder(&all).await?;
+            create_private_folder(&within).await?;
+            let part = part.to_owned();
+            let path = path.clone();
+            let within = within.clone();
+            let all = all.clone();
             disk(move || {
                 std::fs::rename(part, path)?;
                 std::fs::File::open(within)?.sync_all()?;
@@ -217,30 +220,30 @@ impl Fetcher {
             .await
         };
         let placed = match place().await {
-            // The folder was empty and has just been cleared away.
+            // The cleanup has just removed the empty folder.
             Err(error) if error.kind() == io::ErrorKind::NotFound => place().await,
             placed => placed,
         };
         placed.map_err(|error| {
-            tracing::warn!(%error, "a file that somebody sent could not be put into its place");
+            tracing::warn!(%error, "cannot move a downloaded file into the cache");
             Error::Disk(error).to_string()
         })?;
-        Ok(Kept { path, mime, size: fetched.size })
+        Ok(StoredFile { path, mime, size: fetched.size })
     }
 
-    /// Takes away what is old, and of the rest the oldest if there is too much. `referred`: files of messages without
-    /// an outcome, which stay.
+    /// Deletes files that are too old, and the oldest of the others while the cache is too large. `referred`: files of open messages,
+    /// which are kept.
     pub(crate) fn clean(&self, referred: &HashSet<PathBuf>) -> io::Result<usize> {
         let mut found = vec![];
-        look_through(&self.cache, DEPTH, self.inward.kept, &mut found)?;
+        collect_files(&self.cache, FOLDER_DEPTH, self.settings.retention, &mut found)?;
         found.sort_by_key(|it| it.written);
         let mut total: u64 = found.iter().map(|it| it.size).sum();
         let mut gone = 0;
-        for Found { path, written, size } in found {
+        for CachedFile { path, written, size } in found {
             let age = written.elapsed().unwrap_or_default();
-            let too_much = self.inward.total.is_some_and(|most| total > most) && age > NEW;
-            if (age > self.inward.kept || too_much) && !referred.contains(&path) {
-                there(std::fs::remove_file(&path))?;
+            let too_much = self.settings.max_cache_bytes.is_some_and(|most| total > most) && age > MIN_AGE;
+            if (age > self.settings.retention || too_much) && !referred.contains(&path) {
+                ignore_missing(std::fs::remove_file(&path))?;
                 total = total.saturating_sub(size);
                 gone += 1;
             }
@@ -249,37 +252,38 @@ impl Fetcher {
     }
 }
 
-/// The folders of the files that were sent in one session.
-pub(crate) fn folders(home: &Path, key: &SessionKey) -> Vec<PathBuf> {
-    let (cache, whose) = (home.join(media::CACHE), whose(key));
-    SORTS.map(|sort| cache.join(sort).join(&whose)).into()
+/// The download folders of one session.
+pub(crate) fn session_folders(home: &Path, key: &SessionKey) -> Vec<PathBuf> {
+    let cache = home.join(media::CACHE_FOLDER);
+    let session_folder = session_folder_name(key);
+    FOLDERS.map(|sort| cache.join(sort).join(&session_folder)).into()
 }
 
-/// The folder of the results of one session that were too large for the model.
-pub(crate) fn results(home: &Path, key: &SessionKey) -> PathBuf {
-    home.join(media::CACHE).join("results").join(whose(key))
+/// The folder of a session's tool results that are too large for the model.
+pub(crate) fn results_folder(home: &Path, key: &SessionKey) -> PathBuf {
+    home.join(media::CACHE_FOLDER).join("results").join(session_folder_name(key))
 }
 
-/// A name for a session's folders, whatever its key is made of.
-fn whose(key: &SessionKey) -> String {
+/// A folder name that is safe for any key.
+fn session_folder_name(key: &SessionKey) -> String {
     let digest = digest::digest(&digest::SHA256, key.0.as_bytes());
     digest.as_ref().iter().take(16).map(|byte| format!("{byte:02x}")).collect()
 }
 
-fn not_fetched(source: &Source, error: &Error) -> String {
+fn download_error(source: &Source, error: &Error) -> String {
     let cause = error.source().map(tracing::field::display);
-    tracing::warn!(platform = %source.platform, %error, cause, "a file that somebody sent could not be fetched");
+    tracing::warn!(platform = %source.platform, %error, cause, "cannot download a file");
     error.to_string()
 }
 
-struct Found {
+struct CachedFile {
     path: PathBuf,
     written: SystemTime,
     size: u64,
 }
 
-/// `None`: it has gone meanwhile.
-fn there<T>(found: io::Result<T>) -> io::Result<Option<T>> {
+/// `None`: not found.
+fn ignore_missing<T>(found: io::Result<T>) -> io::Result<Option<T>> {
     match found {
         Ok(found) => Ok(Some(found)),
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
@@ -287,19 +291,24 @@ fn there<T>(found: io::Result<T>) -> io::Result<Option<T>> {
     }
 }
 
-/// The files of a folder and of those below it. Folders that have been empty for long go.
-fn look_through(folder: &Path, depth: u32, kept: Duration, found: &mut Vec<Found>) -> io::Result<()> {
-    let Some(entries) = there(std::fs::read_dir(folder))? else { return Ok(()) };
+/// Collects files recursively. Removes folders that have been empty for longer than `retention`.
+fn collect_files(
+    folder: &Path,
+    depth: u32,
+    retention: Duration,
+    found: &mut Vec<CachedFile>,
+) -> io::Result<()> {
+    let Some(entries) = ignore_missing(std::fs::read_dir(folder))? else { return Ok(()) };
     for entry in entries {
         let path = entry?.path();
-        let Some(about) = there(path.symlink_metadata())? else { continue };
+        let Some(about) = ignore_missing(path.symlink_metadata())? else { continue };
         let written = about.modified().unwrap_or(SystemTime::UNIX_EPOCH);
         if about.is_file() {
-            found.push(Found { path, written, size: about.len() });
+            found.push(CachedFile { path, written, size: about.len() });
         } else if about.is_dir() && depth > 0 {
-            look_through(&path, depth - 1, kept, found)?;
-            if written.elapsed().is_ok_and(|age| age > kept) {
-                // Fails unless it is empty.
+            collect_files(&path, depth - 1, retention, found)?;
+            if written.elapsed().is_ok_and(|age| age > retention) {
+                // Fails unless the folder is empty.
                 let _ = std::fs::remove_dir(&path);
             }
         }
@@ -307,15 +316,13 @@ fn look_through(folder: &Path, depth: u32, kept: Duration, found: &mut Vec<Found
     Ok(())
 }
 
-/// A file in its place.
-struct Kept {
+struct StoredFile {
     path: PathBuf,
     mime: String,
     size: u64,
 }
 
-/// For the owner alone.
-async fn folder(path: &Path) -> io::Result<()> {
+async fn create_private_folder(path: &Path) -> io::Result<()> {
     let path = path.to_owned();
     disk(move || {
         std::fs::DirBuilder::new().recursive(true).mode(0o700).create(&path)?;
@@ -324,35 +331,35 @@ async fn folder(path: &Path) -> io::Result<()> {
     .await
 }
 
-/// A disk may be slow.
+/// Blocking work on the disk.
 async fn disk<T: Send + 'static>(work: impl FnOnce() -> io::Result<T> + Send + 'static) -> io::Result<T> {
     petasos_runtime::blocking(work).await.map_err(|_panicked| io::Error::from(io::ErrorKind::Other))?
 }
 
-/// Its type, what it is, and how its name ends. Never anything of the sender's path.
-fn sort(attachment: &Attachment, fetched: &Fetched) -> Result<(String, Sort, String), String> {
+/// MIME type, kind and extension. Takes nothing else from the sender's file name.
+fn classify(attachment: &Attachment, fetched: &Fetched) -> Result<(String, MediaKind, String), String> {
     if fetched.size == 0 {
-        return Err("it is empty".to_owned());
+        return Err(notices::EMPTY.to_owned());
     }
     if let Some(mime) = media::image_type(&fetched.head) {
         let extension = media::extension_for(mime).map_or("bin", |(extension, _)| extension);
-        return Ok((mime.to_owned(), Sort::Image, extension.to_owned()));
+        return Ok((mime.to_owned(), MediaKind::Image, extension.to_owned()));
     }
     if attachment.kind == "photo" {
-        return Err("it is not a picture that can be shown".to_owned());
+        return Err(notices::NO_PICTURE.to_owned());
     }
     let name = attachment.name.as_deref().unwrap_or_default();
-    let said = attachment.mime.as_deref().or(fetched.mime.as_deref()).unwrap_or_default();
-    let (by_name, name_sort) = media::of_name(name);
-    let known = media::extension_for(said).filter(|(_, sort)| *sort != Sort::Image);
+    let declared = attachment.mime.as_deref().or(fetched.mime.as_deref()).unwrap_or_default();
+    let (by_name, name_sort) = media::type_of_name(name);
+    let known = media::extension_for(declared).filter(|(_, sort)| *sort != MediaKind::Image);
     if let Some((extension, sort)) = known {
-        return Ok((said.to_owned(), sort, extension.to_owned()));
+        return Ok((declared.to_owned(), sort, extension.to_owned()));
     }
     let extension = name.rsplit_once('.').map_or("", |(_, extension)| extension);
     let plain = (1..=8).contains(&extension.len()) && extension.bytes().all(|c| c.is_ascii_alphanumeric());
     let extension = if plain { extension.to_ascii_lowercase() } else { "bin".to_owned() };
-    let mime = if said.is_empty() { by_name.to_owned() } else { said.to_owned() };
-    let sort = if name_sort == Sort::Image { Sort::Document } else { name_sort };
+    let mime = if declared.is_empty() { by_name.to_owned() } else { declared.to_owned() };
+    let sort = if name_sort == MediaKind::Image { MediaKind::Document } else { name_sort };
     Ok((mime, sort, extension))
 }
 
@@ -363,31 +370,42 @@ mod tests {
     const PNG: &[u8] = b"\x89PNG\r\n\x1a\n";
 
     #[track_caller]
-    fn check(kind: &str, name: &str, mime: &str, head: &[u8], want: Result<(&str, Sort, &str), &str>) {
+    fn check(kind: &str, name: &str, mime: &str, head: &[u8], want: Result<(&str, MediaKind, &str), &str>) {
         let some = |text: &str| Some(text.to_owned()).filter(|text| !text.is_empty());
         let attachment =
             Attachment { kind: kind.into(), name: some(name), mime: some(mime), ..Attachment::default() };
         let fetched = Fetched { size: head.len() as u64, mime: None, head: head.to_vec() };
-        let got = sort(&attachment, &fetched);
+        let got = classify(&attachment, &fetched);
         let want = want.map(|(mime, sort, end)| (mime.to_owned(), sort, end.to_owned()));
         assert_eq!(got, want.map_err(str::to_owned), "{kind} {name} {mime}");
     }
 
     #[test]
-    fn a_file_is_what_its_bytes_say_before_what_its_sender_says() {
-        let no_picture = Err("it is not a picture that can be shown");
-        check("photo", "", "", PNG, Ok(("image/png", Sort::Image, "png")));
-        check("document", "a.exe", "application/x-msdownload", PNG, Ok(("image/png", Sort::Image, "png")));
+    fn classifies_a_file_by_its_bytes_before_its_name() {
+        let no_picture = Err(notices::NO_PICTURE);
+        check("photo", "", "", PNG, Ok(("image/png", MediaKind::Image, "png")));
+        check(
+            "document",
+            "a.exe",
+            "application/x-msdownload",
+            PNG,
+            Ok(("image/png", MediaKind::Image, "png")),
+        );
         check("photo", "a.png", "image/png", b"<html>", no_picture);
-        check("voice", "", "audio/ogg", b"OggS", Ok(("audio/ogg", Sort::Audio, "ogg")));
-        check("document", "a.pdf", "", b"%PDF", Ok(("application/pdf", Sort::Document, "pdf")));
-        check("document", "a.svg", "image/svg+xml", b"<svg>", Ok(("image/svg+xml", Sort::Document, "svg")));
-        check("document", "../../x", "", b"?", Ok(("application/octet-stream", Sort::Document, "bin")));
-        check("document", "a.b/../c", "", b"?", Ok(("application/octet-stream", Sort::Document, "bin")));
-        check("document", "a.txt", "", b"", Err("it is empty"));
+        check("voice", "", "audio/ogg", b"OggS", Ok(("audio/ogg", MediaKind::Audio, "ogg")));
+        check("document", "a.pdf", "", b"%PDF", Ok(("application/pdf", MediaKind::Document, "pdf")));
+        check(
+            "document",
+            "a.svg",
+            "image/svg+xml",
+            b"<svg>",
+            Ok(("image/svg+xml", MediaKind::Document, "svg")),
+        );
+        check("document", "../../x", "", b"?", Ok(("application/octet-stream", MediaKind::Document, "bin")));
+        check("document", "a.b/../c", "", b"?", Ok(("application/octet-stream", MediaKind::Document, "bin")));
+        check("document", "a.txt", "", b"", Err(notices::EMPTY));
     }
 
-    /// Files by their names and ages.
     fn cache(home: &Path, files: &[(&str, Duration)]) {
         for (name, age) in files {
             let path = home.join("cache").join(name);
@@ -405,29 +423,33 @@ mod tests {
     }
 
     #[test]
-    fn the_cache_loses_what_is_old_and_not_waited_for() {
+    fn deletes_old_files_that_no_open_message_needs() {
         let home = tempfile::tempdir().expect("a home");
-        let kept = Duration::from_secs(3 * 24 * 3600);
-        let fetcher = Fetcher::new(home.path(), Inward { kept, ..Inward::default() });
-        let old = kept + Duration::from_secs(60);
+        let retention = Duration::from_secs(3 * 24 * 3600);
+        let downloader =
+            Downloader::new(home.path(), DownloadSettings { retention, ..DownloadSettings::default() });
+        let old = retention + Duration::from_secs(60);
         let files = [
             ("images/a/1-0.png", old),
             ("images/b/2-0.png", old),
-            ("images/a/3-0.png", kept - Duration::from_secs(60)),
+            ("images/a/3-0.png", retention - Duration::from_secs(60)),
         ];
         cache(home.path(), &files);
         let referred = HashSet::from([home.path().join("cache/images/b/2-0.png")]);
-        assert_eq!(fetcher.clean(&referred).expect("cleaned"), 1);
+        assert_eq!(downloader.clean(&referred).expect("cleaned"), 1);
         left(home.path(), &files, &[false, true, true]);
-        let nowhere = Fetcher::new(&home.path().join("none"), Inward::default());
+        let nowhere = Downloader::new(&home.path().join("none"), DownloadSettings::default());
         assert_eq!(nowhere.clean(&referred).expect("nothing there"), 0);
     }
 
     #[test]
-    fn of_too_much_the_oldest_goes_and_nothing_that_is_new_or_waited_for() {
+    fn deletes_oldest_files_above_the_cache_limit() {
         let home = tempfile::tempdir().expect("a home");
         let most = Some(PNG.len() as u64 * 3);
-        let fetcher = Fetcher::new(home.path(), Inward { total: most, ..Inward::default() });
+        let downloader = Downloader::new(
+            home.path(),
+            DownloadSettings { max_cache_bytes: most, ..DownloadSettings::default() },
+        );
         let hours = |count: u64| Duration::from_secs(3600 * count);
         let files = [
             ("images/a/1-0.png", hours(5)),
@@ -438,14 +460,15 @@ mod tests {
         ];
         cache(home.path(), &files);
         let referred = HashSet::from([home.path().join("cache/images/a/1-0.png")]);
-        assert_eq!(fetcher.clean(&referred).expect("cleaned"), 2);
+        assert_eq!(downloader.clean(&referred).expect("cleaned"), 2);
         left(home.path(), &files, &[true, false, false, true, true]);
     }
 
     #[test]
-    fn every_session_has_folders_of_its_own() {
-        let of = |key: &str| folders(Path::new("/h"), &SessionKey(key.into()));
-        let (one, other) = (of("agent:main:telegram:dm:7"), of("agent:main:telegram:dm:../7"));
+    fn every_session_has_its_own_folders() {
+        let of = |key: &str| session_folders(Path::new("/h"), &SessionKey(key.into()));
+        let one = of("agent:main:telegram:dm:7");
+        let other = of("agent:main:telegram:dm:../7");
         assert!(one.iter().all(|folder| !other.contains(folder)) && one.len() == 4);
         assert!(other.iter().all(|folder| folder.components().count() == 5), "{other:?}");
     }

@@ -1,80 +1,81 @@
-//! The way in for every message: allowed? known already? then on disk, and only then acknowledged.
+//! Accepts inbound messages: access check, deduplication, commit, acknowledgement.
 //!
-//! Owns nothing. A batch is one transaction together with the platform's cursor; when it is refused, the
-//! platform keeps the batch for us, and when it is repeated, the inbox knows it.
+//! Stateless. A batch and the platform's cursor are committed in one transaction. If the commit fails, the platform delivers the
+//! batch again; if a batch is repeated, the inbox recognises its messages.
 
 use std::sync::Arc;
 
-use petasos_core::access::{self, Access, Refusal, Standing, Verdict};
+use petasos_core::access::{self, Access, AccessDecision, Denial, SenderTrust};
 use petasos_core::journal::Write;
 use petasos_core::message::Delivery;
 use petasos_core::outbox::Draft;
-use petasos_core::session::{KeyOptions, Reader, platform_of, session_key};
+use petasos_core::session::{KeyOptions, ReaderKind, platform_of, session_key};
 use petasos_core::{Inbound, LaneId, LinkId, Millis, Platform, Route, SessionKey, Source};
 use petasos_platforms::{Adapter, Post, Unreadable};
-use petasos_store::{Accepted, Candidate, Error as StoreError, PairingAnswer, Pending, Tx, Unread};
+use petasos_store::{
+    Accepted, Error as StoreError, PairingReply, PendingMessage, ResumeCandidate, Tx, UnreadableEvent,
+};
 
 use crate::api::handle::Submitted;
 use crate::background::notifications::forward;
-use crate::background::notifications::home_channels::Homes;
-use crate::delivery::Deliver;
-use crate::lifecycle::gate::Gate;
+use crate::background::notifications::home_channels::HomeChannels;
+use crate::delivery::LaneDispatcher;
+use crate::lifecycle::gate::AcceptGate;
 use crate::lifecycle::startup::resume;
-use crate::links::channels::{Channels, Relayed};
+use crate::links::channels::{Channels, RelayedPlatforms};
 use crate::links::idle::Traffic;
-use crate::links::supervisor::{Kept, Taker};
+use crate::links::supervisor::{AcceptedBatch, LinkSink};
 use crate::runtime::commit::Commit;
-use crate::runtime::fault_injection::{Planted, planted};
+use crate::runtime::fault_injection::{PlantedBug, planted};
 use crate::runtime::tasks;
 use crate::sessions::router::Router;
 use crate::storage::database::Db;
 use crate::storage::salvage;
-use crate::{Error, clock};
+use crate::{Error, clock, notices};
 
 #[derive(Debug)]
 pub(crate) struct Ingest {
     pub(crate) db: Db,
     pub(crate) router: Router,
-    pub(crate) deliver: Deliver,
+    pub(crate) lanes: LaneDispatcher,
     pub(crate) channels: Arc<Channels>,
-    pub(crate) homes: Arc<Homes>,
-    pub(crate) rules: Arc<Rules>,
-    pub(crate) gate: Gate,
+    pub(crate) homes: Arc<HomeChannels>,
+    pub(crate) rules: Arc<IngestRules>,
+    pub(crate) gate: AcceptGate,
     pub(crate) traffic: Traffic,
 }
 
-/// What decides where a message goes and whether it may.
+/// Access policy and session-key options.
 #[derive(Debug)]
-pub(crate) struct Rules {
+pub(crate) struct IngestRules {
     pub(crate) access: Access,
     pub(crate) keys: KeyOptions,
-    pub(crate) relayed: Relayed,
+    pub(crate) relayed: RelayedPlatforms,
 }
 
-/// What became of one message.
-enum Placed {
-    Accepted(Pending),
-    Duplicate(Pending),
-    /// A replay of a message that was passed on as it is.
+enum IngestOutcome {
+    Accepted(PendingMessage),
+    Duplicate(PendingMessage),
+    /// A replay of a notification that was forwarded as it is.
     Replayed,
-    /// Not for us. `told`: the lane through which the stranger hears how to get in.
+    /// Refused. `notified`: the lane that delivers the pairing offer.
     Denied {
-        told: Option<LaneId>,
+        notified: Option<LaneId>,
     },
-    /// Not run: it may have been answered before the database was damaged or restored.
-    Unsure(Inbound),
+    /// Not run: it may have been answered before the database was salvaged or restored.
+    PossiblyAnswered(Inbound),
 }
 
-impl Placed {
-    const fn unsure(&self) -> Option<&Inbound> {
+impl IngestOutcome {
+    const fn possibly_answered(&self) -> Option<&Inbound> {
         match self {
-            Self::Unsure(inbound) => Some(inbound),
+            Self::PossiblyAnswered(inbound) => Some(inbound),
             Self::Accepted(_) | Self::Duplicate(_) | Self::Replayed | Self::Denied { .. } => None,
         }
     }
 }
 
-/// Longest text that is taken as it is; more is cut, and says so.
+/// Longest accepted text; the rest is cut with a note.
 const LONGEST_TEXT: usize = 1 << 20;
 
 impl Ingest {
@@ -82,77 +83,86 @@ impl Ingest {
         session_key(source, &self.rules.keys)
     }
 
-    /// A batch of an account on a platform, with the place to go on from.
-    pub(crate) async fn take(
+    /// Commits a batch of one link together with the cursor to continue from.
+    pub(crate) async fn commit_batch(
         &self,
         cursor_of: LinkId,
         events: Vec<Inbound>,
         unreadable: Vec<Unreadable>,
         cursor: Option<String>,
-    ) -> Result<Kept, Error> {
-        self.programs_may_start(&events)?;
-        let events = events.into_iter().map(|event| self.led(event)).collect::<Result<Vec<_>, _>>()?;
-        let (rules, channels, now) = (self.rules.clone(), self.channels.clone(), clock::now());
+    ) -> Result<AcceptedBatch, Error> {
+        self.check_gate_for_programs(&events)?;
+        let events =
+            events.into_iter().map(|event| self.resolve_reply_route(event)).collect::<Result<Vec<_>, _>>()?;
+        let rules = self.rules.clone();
+        let channels = self.channels.clone();
+        let now = clock::now();
         if !events.is_empty() {
-            self.traffic.heard(now);
+            self.traffic.record(now);
         }
-        if let (true, Some(cursor)) = (planted(Planted::CursorFirst), cursor.clone()) {
+        if let (true, Some(cursor)) = (planted(PlantedBug::CursorFirst), cursor.clone()) {
             let of = cursor_of.clone();
-            self.db.write(Commit::Take, move |tx| tx.put_cursor(&of, &cursor)).await?;
+            self.db.write(Commit::AcceptBatch, move |tx| tx.put_cursor(&of, &cursor)).await?;
         }
-        let (placed, lanes) = self
+        let (outcomes, lanes) = self
             .db
-            .write(Commit::Take, move |tx| {
+            .write(Commit::AcceptBatch, move |tx| {
                 if let Some(cursor) = &cursor {
                     tx.put_cursor(&cursor_of, cursor)?;
                 }
                 for Unreadable { id, why, raw, size } in unreadable {
-                    let (link, size) = (cursor_of.to_string(), size as u64);
-                    tx.keep_unreadable(&Unread { id: 0, link, event: id, why, size, at: now }, &raw)?;
+                    let link = cursor_of.to_string();
+                    let size = size as u64;
+                    tx.record_unreadable(
+                        &UnreadableEvent { id: 0, link, event: id, why, size, at: now },
+                        &raw,
+                    )?;
                 }
-                let placed = events.into_iter().map(|event| {
-                    match channels.brings(cursor_of.platform, event.source.platform) {
-                        true => place(tx, &rules, &channels, event, now),
-                        false => foreign(tx, &cursor_of, &event, now),
+                let outcomes = events.into_iter().map(|event| {
+                    if channels.may_bring(cursor_of.platform, event.source.platform) {
+                        accept_one(tx, &rules, &channels, event, now)
+                    } else {
+                        reject_foreign(tx, &cursor_of, &event, now)
                     }
                 });
-                let placed = placed.collect::<Result<Vec<_>, _>>()?;
-                let unsure = placed.iter().filter_map(Placed::unsure);
-                let lanes = salvage::report(tx, &channels, unsure, now)?;
-                Ok((placed, lanes))
+                let outcomes = outcomes.collect::<Result<Vec<_>, _>>()?;
+                let possibly_answered = outcomes.iter().filter_map(IngestOutcome::possibly_answered);
+                let lanes = salvage::report_unanswered(tx, &channels, possibly_answered, now)?;
+                Ok((outcomes, lanes))
             })
             .await?;
-        let known = |it: &Placed| matches!(it, Placed::Duplicate(_) | Placed::Replayed);
-        let news = placed.is_empty() || !placed.iter().all(known);
-        let answered = placed.iter().map(|it| !matches!(it, Placed::Denied { told: None })).collect();
-        let kept = Kept { news, answered };
-        for placed in placed {
-            self.hand_on(placed).await;
+        let known = |it: &IngestOutcome| matches!(it, IngestOutcome::Duplicate(_) | IngestOutcome::Replayed);
+        let has_new = outcomes.is_empty() || !outcomes.iter().all(known);
+        let answered =
+            outcomes.iter().map(|it| !matches!(it, IngestOutcome::Denied { notified: None })).collect();
+        let accepted = AcceptedBatch { has_new, answered };
+        for outcome in outcomes {
+            self.dispatch(outcome).await;
         }
         for lane in lanes {
-            self.deliver.due(lane).await;
+            self.lanes.wake(lane).await;
         }
-        Ok(kept)
+        Ok(accepted)
     }
 
-    /// A program hears at once that no turn may start: it would read no notice, and can try again by itself.
-    fn programs_may_start(&self, events: &[Inbound]) -> Result<(), Error> {
+    /// Refuses programs while no turn may start: they cannot read a notice, and they retry.
+    fn check_gate_for_programs(&self, events: &[Inbound]) -> Result<(), Error> {
         let mut programs =
-            events.iter().filter(|event| self.channels.reader(event.source.platform) == Reader::Machine);
-        programs.try_for_each(|event| self.gate.hears(&self.key_of(&event.source)).map_err(Error::Closed))
+            events.iter().filter(|event| self.channels.reader(event.source.platform) == ReaderKind::Machine);
+        programs.try_for_each(|event| self.gate.accepts(&self.key_of(&event.source)).map_err(Error::Closed))
     }
 
-    /// A way that leads to a platform's home leads to a chat from here on: a turn's route never changes.
-    fn led(&self, mut event: Inbound) -> Result<Inbound, Error> {
-        event.answer_to = event.answer_to.map(|route| self.homes.lead(route)).transpose()?;
+    /// Resolves a reply route to a home channel: the route of a turn never changes.
+    fn resolve_reply_route(&self, mut event: Inbound) -> Result<Inbound, Error> {
+        event.reply_route = event.reply_route.map(|route| self.homes.resolve(route)).transpose()?;
         Ok(event)
     }
 
-    /// One message from a channel that has checked its author. Whoever asked may go away meanwhile: what is
-    /// on disk is handed on all the same.
+    /// Accepts one message from a channel that has authenticated its author. Not cancelled with the caller: a committed message is
+    /// always dispatched.
     pub(crate) async fn submit(self: &Arc<Self>, inbound: Inbound) -> Result<Submitted, Error> {
         let ingest = self.clone();
-        if planted(Planted::AcksBeforeCommit) {
+        if planted(PlantedBug::AcksBeforeCommit) {
             let key = self.key_of(&inbound.source);
             petasos_runtime::spawn(async move { ingest.submit_one(inbound).await });
             return Ok(Submitted { inbox: petasos_core::InboxId(0), key, duplicate: false });
@@ -161,74 +171,77 @@ impl Ingest {
     }
 
     async fn submit_one(&self, inbound: Inbound) -> Result<Submitted, Error> {
-        let (rules, channels, now) = (self.rules.clone(), self.channels.clone(), clock::now());
+        let rules = self.rules.clone();
+        let channels = self.channels.clone();
+        let now = clock::now();
         if !inbound.internal {
-            self.traffic.heard(now);
+            self.traffic.record(now);
         }
-        let placed =
-            self.db.write(Commit::Submit, move |tx| place(tx, &rules, &channels, inbound, now)).await?;
-        let submitted = match &placed {
-            Placed::Accepted(pending) => {
+        let outcome =
+            self.db.write(Commit::Submit, move |tx| accept_one(tx, &rules, &channels, inbound, now)).await?;
+        let submitted = match &outcome {
+            IngestOutcome::Accepted(pending) => {
                 Submitted { inbox: pending.id, key: pending.key.clone(), duplicate: false }
             }
-            Placed::Duplicate(pending) => {
+            IngestOutcome::Duplicate(pending) => {
                 Submitted { inbox: pending.id, key: pending.key.clone(), duplicate: true }
             }
-            Placed::Replayed | Placed::Denied { .. } | Placed::Unsure(_) => {
+            IngestOutcome::Replayed | IngestOutcome::Denied { .. } | IngestOutcome::PossiblyAnswered(_) => {
                 return Err(Error::NotFound("channel"));
             }
         };
-        self.hand_on(placed).await;
+        self.dispatch(outcome).await;
         Ok(submitted)
     }
 
-    async fn hand_on(&self, placed: Placed) {
-        match placed {
-            Placed::Accepted(pending) => {
-                crate::runtime::fault_injection::wrote_last(&pending.inbound);
-                self.router.arrived(pending.key.clone(), pending).await;
+    async fn dispatch(&self, outcome: IngestOutcome) {
+        match outcome {
+            IngestOutcome::Accepted(pending) => {
+                crate::runtime::fault_injection::record_inbound(&pending.inbound);
+                self.router.deliver(pending.key.clone(), pending).await;
             }
-            Placed::Denied { told: Some(lane) } => self.deliver.due(lane).await,
-            // Whoever repeats a message may have been cut off before it was handed on.
-            Placed::Duplicate(pending) => self.router.wake(pending.key).await,
-            Placed::Replayed | Placed::Denied { told: None } | Placed::Unsure(_) => {}
+            IngestOutcome::Denied { notified: Some(lane) } => self.lanes.wake(lane).await,
+            // The first delivery may have been cut off before the message was dispatched.
+            IngestOutcome::Duplicate(pending) => self.router.wake(pending.key).await,
+            IngestOutcome::Replayed
+            | IngestOutcome::Denied { notified: None }
+            | IngestOutcome::PossiblyAnswered(_) => {}
         }
     }
 }
 
-/// What one link hands its messages to, and what goes on as soon as that link is up for the first time.
+/// The inbound sink of one link. Also resumes interrupted turns when the link connects for the first time.
 #[derive(Debug)]
-pub(crate) struct Entrance {
+pub(crate) struct GatewaySink {
     pub(crate) ingest: Arc<Ingest>,
-    pub(crate) waiting: Vec<Candidate>,
+    pub(crate) waiting: Vec<ResumeCandidate>,
 }
 
-impl Taker for Entrance {
+impl LinkSink for GatewaySink {
     async fn cursor(&self, link: LinkId) -> Result<Option<String>, Error> {
         self.ingest.db.read(move |reader| reader.cursor(&link)).await
     }
 
-    async fn take(
+    async fn accept_batch(
         &self,
         link: LinkId,
         events: Vec<Inbound>,
         unreadable: Vec<Unreadable>,
         cursor: Option<String>,
-    ) -> Result<Kept, Error> {
-        self.ingest.take(link, events, unreadable, cursor).await
+    ) -> Result<AcceptedBatch, Error> {
+        self.ingest.commit_batch(link, events, unreadable, cursor).await
     }
 
-    /// As many wait as callers are let in.
+    /// Bounded by the number of accepted connections.
     fn post(&self, platform: &'static str, account: &str, post: Post) {
-        petasos_runtime::spawn(forward::carry(self.ingest.clone(), platform, account.to_owned(), post));
+        petasos_runtime::spawn(forward::forward(self.ingest.clone(), platform, account.to_owned(), post));
     }
 
-    /// It may take a moment to stop; one that does nothing has nothing to stop.
     fn interrupt(&self, key: SessionKey) {
         let relayed =
             |platform| self.ingest.channels.adapter(platform).is_some_and(|it| it.relay().is_some());
         if !platform_of(&key).is_some_and(relayed) {
-            return tracing::warn!("a connector may not stop what it does not carry");
+            return tracing::warn!("connector tried to stop a session of a platform that it does not serve");
         }
         let router = self.ingest.router.clone();
         petasos_runtime::spawn(async move { router.stop_turn(key).await });
@@ -236,123 +249,129 @@ impl Taker for Entrance {
 
     async fn came_up(&mut self, adapter: &Arc<Adapter>) {
         self.wake_lanes(adapter).await;
-        if planted(Planted::ForgetsCandidates) {
+        if planted(PlantedBug::ForgetsCandidates) {
             self.waiting.clear();
         }
-        resume::take_up(&self.ingest, std::mem::take(&mut self.waiting)).await;
+        resume::resume_candidates(&self.ingest, std::mem::take(&mut self.waiting)).await;
     }
 }
 
-impl Entrance {
-    /// What waited for what this adapter serves need not wait any longer.
+impl GatewaySink {
+    /// Wakes the lanes of the platforms that this adapter serves.
     async fn wake_lanes(&self, adapter: &Arc<Adapter>) {
         let channels = &self.ingest.channels;
         let served: Vec<_> =
-            Platform::known().filter(|platform| channels.is_served_by(*platform, adapter)).collect();
+            Platform::all().filter(|platform| channels.is_served_by(*platform, adapter)).collect();
         let platforms = served.clone();
         let lanes = self.ingest.db.write(Commit::WakeLanes, move |tx| {
             for platform in served {
-                tx.poke_platform(platform.as_str())?;
+                tx.clear_retry_delays(platform.as_str())?;
             }
             tx.heads()
         });
         match lanes.await {
             Ok(heads) => {
                 for head in heads.into_iter().filter(|head| platforms.contains(&head.lane.platform)) {
-                    self.ingest.deliver.due(head.lane).await;
+                    self.ingest.lanes.wake(head.lane).await;
                 }
             }
-            Err(error) => tracing::warn!(%error, "the outbox cannot be read"),
+            Err(error) => tracing::warn!(%error, "cannot read the outbox"),
         }
     }
 }
 
-fn place(
+fn accept_one(
     tx: &Tx<'_>,
-    rules: &Rules,
+    rules: &IngestRules,
     channels: &Channels,
     mut inbound: Inbound,
     now: Millis,
-) -> Result<Placed, StoreError> {
+) -> Result<IngestOutcome, StoreError> {
     let source = &inbound.source;
     if !inbound.internal {
-        // Whoever writes from a chat that refused us is there again.
-        tx.mark_chat_alive(source.platform, &Route::back_to(source, Delivery::Push).chat_id)?;
-        match verdict(tx, rules, source)? {
-            Verdict::Allow => {}
-            Verdict::Deny(Refusal::Silently) => return Ok(Placed::Denied { told: None }),
-            Verdict::Deny(Refusal::OfferPairing) => {
-                return offer_pairing(tx, channels.way_back(&inbound), source, now);
+        // A message from a dead chat proves that it is reachable again.
+        tx.mark_chat_alive(source.platform, &Route::to_source(source, Delivery::Push).chat_id)?;
+        match access_decision(tx, rules, source)? {
+            AccessDecision::Allow => {}
+            AccessDecision::Deny(Denial::Silent) => return Ok(IngestOutcome::Denied { notified: None }),
+            AccessDecision::Deny(Denial::OfferPairing) => {
+                return offer_pairing(tx, channels.reply_route(&inbound), source, now);
             }
         }
     }
-    cut(&mut inbound.text);
+    truncate(&mut inbound.text);
     let key = session_key(&inbound.source, &rules.keys);
-    if tx.is_unsure(&inbound)? {
-        tx.accept_unsure(&inbound, &key, now)?;
-        return Ok(Placed::Unsure(inbound));
+    if tx.may_have_been_answered(&inbound)? {
+        tx.accept_possibly_answered(&inbound, &key, now)?;
+        return Ok(IngestOutcome::PossiblyAnswered(inbound));
     }
-    if tx.was_owed(&inbound, now)? {
-        return Ok(Placed::Replayed);
+    if tx.is_replay_of_outbound(&inbound, now)? {
+        return Ok(IngestOutcome::Replayed);
     }
     let accepted = tx.accept(&inbound, &key, now)?;
-    let pending = Pending { id: accepted.id(), key, inbound, received_at: now };
+    let pending = PendingMessage { id: accepted.id(), key, inbound, received_at: now };
     Ok(match accepted {
-        Accepted::New(_) => Placed::Accepted(pending),
-        Accepted::Duplicate(_) => Placed::Duplicate(pending),
+        Accepted::New(_) => IngestOutcome::Accepted(pending),
+        Accepted::Duplicate(_) => IngestOutcome::Duplicate(pending),
     })
 }
 
-/// A message of a platform that this link has no business with: kept as it is, and not heard.
-fn foreign(tx: &Tx<'_>, link: &LinkId, event: &Inbound, now: Millis) -> Result<Placed, StoreError> {
+/// Stores a message of a platform that this link does not serve, without running it.
+fn reject_foreign(
+    tx: &Tx<'_>,
+    link: &LinkId,
+    event: &Inbound,
+    now: Millis,
+) -> Result<IngestOutcome, StoreError> {
     let raw = serde_json::to_string(event).unwrap_or_default();
-    let why = format!("it speaks for {}, which this link does not carry", event.source.platform);
-    let (link, event, size) = (link.to_string(), Some(event.dedup.clone()), raw.len() as u64);
-    tx.keep_unreadable(&Unread { id: 0, link, event, why, size, at: now }, &raw)?;
-    Ok(Placed::Denied { told: None })
+    let why = format!("it names the platform {}, which this link does not serve", event.source.platform);
+    let link = link.to_string();
+    let event = Some(event.dedup.clone());
+    let size = raw.len() as u64;
+    tx.record_unreadable(&UnreadableEvent { id: 0, link, event, why, size, at: now }, &raw)?;
+    Ok(IngestOutcome::Denied { notified: None })
 }
 
-/// The lists first; whoever is on none of them may be paired.
-fn verdict(tx: &Tx<'_>, rules: &Rules, source: &Source) -> Result<Verdict, StoreError> {
+/// Checks the allowlists first, then the pairing book.
+fn access_decision(tx: &Tx<'_>, rules: &IngestRules, source: &Source) -> Result<AccessDecision, StoreError> {
     let upstream = rules.relayed.includes(source.platform);
-    let standing = Standing { role: source.role_authorized, upstream, ..Standing::default() };
-    let listed = access::decide(&rules.access, source, standing);
-    let (Verdict::Deny(_), Some(user)) = (listed, &source.user_id) else { return Ok(listed) };
+    let trust = SenderTrust { role: source.role_authorized, upstream, ..SenderTrust::default() };
+    let listed = access::decide(&rules.access, source, trust);
+    let (AccessDecision::Deny(_), Some(user)) = (listed, &source.user_id) else { return Ok(listed) };
     let paired = tx.is_paired(source.platform, user)?;
-    Ok(access::decide(&rules.access, source, Standing { paired, ..standing }))
+    Ok(access::decide(&rules.access, source, SenderTrust { paired, ..trust }))
 }
 
-/// Whether this author may talk to us.
-pub(crate) fn welcome(tx: &Tx<'_>, rules: &Rules, source: &Source) -> Result<bool, StoreError> {
-    Ok(verdict(tx, rules, source)? == Verdict::Allow)
+/// Whether the author may use the agent.
+pub(crate) fn is_authorised(tx: &Tx<'_>, rules: &IngestRules, source: &Source) -> Result<bool, StoreError> {
+    Ok(access_decision(tx, rules, source)? == AccessDecision::Allow)
 }
 
-fn cut(text: &mut String) {
+fn truncate(text: &mut String) {
     if text.len() <= LONGEST_TEXT {
         return;
     }
     let end = text.floor_char_boundary(LONGEST_TEXT);
     text.truncate(end);
-    text.push_str("\n[The rest of this message was cut: it is longer than 1 MB.]");
+    text.push_str(notices::files::MESSAGE_CUT);
 }
 
-fn offer_pairing(tx: &Tx<'_>, route: Route, source: &Source, now: Millis) -> Result<Placed, StoreError> {
-    let Some(user) = &source.user_id else { return Ok(Placed::Denied { told: None }) };
+fn offer_pairing(
+    tx: &Tx<'_>,
+    route: Route,
+    source: &Source,
+    now: Millis,
+) -> Result<IngestOutcome, StoreError> {
+    let Some(user) = &source.user_id else { return Ok(IngestOutcome::Denied { notified: None }) };
     let text = match tx.pairing_request(source.platform, user, source.user_name.as_deref(), now)? {
-        PairingAnswer::Code(code) => format!(
-            "👋 I do not know you yet. If this is your agent, approve this chat on its machine:\n\n\
-             petasos pairing approve {} {code}\n\nThe code is good for one hour.",
-            source.platform
-        ),
-        PairingAnswer::Refused => {
-            "🔒 Pairing is closed for now after too many wrong codes. Try again in an hour.".into()
-        }
-        PairingAnswer::Silent => return Ok(Placed::Denied { told: None }),
+        PairingReply::Code(code) => notices::access::pairing_offer(source.platform, &code),
+        PairingReply::Refused => notices::access::PAIRING_CLOSED.to_owned(),
+        PairingReply::Silent => return Ok(IngestOutcome::Denied { notified: None }),
     };
     if route.delivery == Delivery::Pull {
-        return Ok(Placed::Denied { told: None });
+        return Ok(IngestOutcome::Denied { notified: None });
     }
     let lane = route.lane();
-    tx.apply(&[Write::Owe(Draft::notice(route, text))], now)?;
-    Ok(Placed::Denied { told: Some(lane) })
+    tx.apply(&[Write::Enqueue(Draft::notice(route, text))], now)?;
+    Ok(IngestOutcome::Denied { notified: Some(lane) })
 }

@@ -1,4 +1,4 @@
-//! Messages on their way in: access check, commit to the inbox, media download.
+//! Inbound messages: access check, commit to the inbox, media download.
 
 pub(crate) mod downloads;
 pub(crate) mod ingest;

@@ -1,53 +1,50 @@
-//! How a gateway starts, drains and ends, as its owner wants it. Plain values; whoever builds them has checked them.
+//! Settings for start, drain and shutdown. Validated when they are built.
 
 use std::time::Duration;
 
 use petasos_core::Platform;
-use petasos_core::lifecycle::{boots, storm};
-use petasos_core::link::Terms;
+use petasos_core::lifecycle::{respawn, restart_breaker};
+use petasos_core::link::LinkPolicy;
 use petasos_core::session::CrashRecovery;
-use petasos_core::target::Place;
+use petasos_core::target::ChatAddress;
 
-use crate::home::bot_lock::Sole;
+use crate::home::bot_lock::BotLock;
 
-use crate::links::idle::Doze;
+use crate::links::idle::IdleSettings;
 
 #[derive(Debug, Clone, PartialEq)]
 pub struct Lifetime {
-    /// How long a stop waits for running turns; zero interrupts them at once.
+    /// How long a shutdown waits for running turns; zero interrupts them at once.
     pub drain_timeout: Duration,
-    /// What becomes of conversations that a crash interrupted.
+    /// Treatment of conversations that a crash interrupted.
     pub crash_recovery: CrashRecovery,
-    /// A drain marker older than this counts as forgotten; zero: none ever does.
+    /// A drain marker expires after this; zero: never.
     pub drain_max_age: Duration,
     /// Starts in a row after which suspects are resumed one by one.
-    pub loop_guard: boots::Guard,
+    pub loop_guard: restart_breaker::RestartBreaker,
     /// Starts in a row after which suspects wait.
-    pub storm: storm::Guard,
-    /// How long suspects of this start wait because of a respawn storm. `None`: there is none.
+    pub storm: respawn::RespawnLimit,
+    /// How long suspects of this start wait because of a respawn storm.
     pub storm_pause: Option<Duration>,
-    /// The interval that the service unit asks for; the one in force comes from the environment (`sd`).
+    /// The interval for the service unit; the one in force comes from the environment (`sd`).
     pub watchdog: Option<Duration>,
-    /// Conversations that may have a turn at once. `None`: any number.
     pub session_cap: Option<usize>,
-    /// Where each platform's owner wants to hear what nobody asked for, as configured. See `homes` for where it is now.
     pub home_channels: Vec<HomeChannel>,
-    /// The thread of a home in which scheduled work speaks, if it is another one.
+    /// Threads of home channels for the results of scheduled jobs.
     pub scheduled_threads: Vec<(Platform, String)>,
-    /// Platforms whose chats are not told about restarts.
+    /// Platforms without notices about restarts.
     pub quiet_platforms: Vec<Platform>,
-    /// Down for this long, and the owner hears of a platform.
+    /// The owner is notified of an outage after this long.
     pub outage_notice: Duration,
-    /// How links are tried; their names and their pulse are their own.
-    pub reconnect: Terms,
-    /// What only one gateway of this machine may use at a time; its link holds it.
-    pub sole: Vec<Sole>,
-    /// How long a connection may take to end before it is left behind.
+    /// Reconnect policy; name and heartbeat interval are set per link.
+    pub reconnect: LinkPolicy,
+    /// Locks that the links hold: one process per bot token.
+    pub bot_locks: Vec<BotLock>,
+    /// A connection that takes longer to close is abandoned.
     pub disconnect_within: Duration,
-    /// Somebody starts us again when we end with 75.
+    /// A supervisor restarts the process after exit code 75.
     pub supervised: bool,
-    /// What to do when nobody needs us.
-    pub doze: Doze,
+    pub idle: IdleSettings,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -64,8 +61,8 @@ impl Default for Lifetime {
             drain_timeout: Duration::from_secs(60),
             crash_recovery: CrashRecovery::default(),
             drain_max_age: Duration::from_secs(3600),
-            loop_guard: boots::Guard::default(),
-            storm: storm::Guard::default(),
+            loop_guard: restart_breaker::RestartBreaker::default(),
+            storm: respawn::RespawnLimit::default(),
             storm_pause: None,
             watchdog: None,
             session_cap: None,
@@ -73,17 +70,21 @@ impl Default for Lifetime {
             scheduled_threads: Vec::new(),
             quiet_platforms: Vec::new(),
             outage_notice: Duration::from_secs(180),
-            reconnect: Terms::default(),
-            sole: Vec::new(),
+            reconnect: LinkPolicy::default(),
+            bot_locks: Vec::new(),
             disconnect_within: Duration::from_secs(5),
             supervised: false,
-            doze: Doze::default(),
+            idle: IdleSettings::default(),
         }
     }
 }
 
 impl HomeChannel {
-    pub(crate) fn place(&self) -> Place {
-        Place { platform: self.platform, chat_id: self.chat_id.clone(), thread_id: self.thread_id.clone() }
+    pub(crate) fn address(&self) -> ChatAddress {
+        ChatAddress {
+            platform: self.platform,
+            chat_id: self.chat_id.clone(),
+            thread_id: self.thread_id.clone(),
+        }
     }
 }

@@ -1,4 +1,4 @@
-//! The life of the process: startup, the gate for new turns, heartbeat, drain and shutdown.
+//! Lifecycle of the process: startup, the accept gate, heartbeat, drain and shutdown.
 
 pub(crate) mod config;
 pub(crate) mod gate;
@@ -16,30 +16,27 @@ use petasos_core::Millis;
 
 use crate::clock;
 use crate::links::supervisor::LinkHandle;
-use crate::storage::restart_counts::Counts;
-use gate::Gate;
+use crate::storage::restart_counts::FailureCountsFile;
+use gate::AcceptGate;
 use lifetime::Lifetime;
-use shutdown::Stopper;
+use shutdown::ShutdownHandle;
 use startup::quarantine::Quarantine;
 
-/// Whether turns may start and the process goes on, and what the process before this one left. Cheap to clone.
+/// Lifecycle handles of the gateway. Cheap to clone.
 #[derive(Debug, Clone)]
 pub(crate) struct Lifecycle {
-    pub(crate) gate: Gate,
-    pub(crate) stopper: Stopper,
+    pub(crate) gate: AcceptGate,
+    pub(crate) shutdown: ShutdownHandle,
     pub(crate) lifetime: Arc<Lifetime>,
-    /// Messages accepted before this were promised an answer by the process before us.
+    /// Messages accepted before this belong to the previous process, which promised their answers.
     pub(crate) started_at: Millis,
-    /// What `.restart_failure_counts` has to follow.
-    pub(crate) counts: Arc<Counts>,
-    /// Suspects that are not resumed yet.
+    /// State of the `.restart_failure_counts` file.
+    pub(crate) counts: Arc<FailureCountsFile>,
     pub(crate) quarantine: Arc<Quarantine>,
-    /// Every link, once they are there.
     pub(crate) links: Arc<OnceLock<Vec<LinkHandle>>>,
 }
 
 impl Lifecycle {
-    /// How long this process has been at it.
     pub(crate) fn age(&self) -> Duration {
         clock::now().since(self.started_at)
     }

@@ -1,8 +1,8 @@
-//! Telling the service manager how we are: ready, stopping, alive.
+//! Notifications to the service manager: ready, stopping, watchdog.
 //!
-//! Owns one datagram socket. It is a courtesy: no one waits for it, a message that cannot be sent is lost, and
-//! without `NOTIFY_SOCKET` everything here does nothing. By hand, because the `sd-notify` crate takes its socket
-//! from the environment of the process at every call, which no test can change without `unsafe`.
+//! Owns one datagram socket. Best effort: messages that cannot be sent are lost, and without `NOTIFY_SOCKET` everything
+//! here does nothing. The `sd-notify` crate is not used because it reads the environment at every call, which tests cannot
+//! change without `unsafe`.
 
 use std::ffi::{OsStr, OsString};
 use std::io;
@@ -15,94 +15,89 @@ use std::time::Duration;
 
 use tracing::debug;
 
-/// A service manager that does not read costs us no more than this.
-const PATIENCE: Duration = Duration::from_secs(1);
+const WRITE_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// Cheap to clone. The default one is silent.
+/// Cheap to clone. The default does nothing.
 #[derive(Debug, Clone, Default)]
 pub struct Notifier {
-    line: Option<Arc<Line>>,
+    socket: Option<Arc<NotifySocket>>,
     watchdog: Option<Duration>,
 }
 
 #[derive(Debug)]
-struct Line {
+struct NotifySocket {
     socket: UnixDatagram,
     manager: SocketAddr,
-    /// One complaint is enough.
-    complained: AtomicBool,
+    warned: AtomicBool,
 }
 
 impl Notifier {
-    /// As the service manager left it in the environment: `NOTIFY_SOCKET`, `WATCHDOG_USEC`, `WATCHDOG_PID`.
+    /// Reads `NOTIFY_SOCKET`, `WATCHDOG_USEC` and `WATCHDOG_PID`.
     pub fn from_env(lookup: impl Fn(&str) -> Option<OsString>) -> Self {
         let socket = lookup("NOTIFY_SOCKET").filter(|name| !name.is_empty());
-        let line = socket.and_then(|name| match open(&name) {
-            Ok(line) => Some(Arc::new(line)),
+        let socket = socket.and_then(|name| match open(&name) {
+            Ok(socket) => Some(Arc::new(socket)),
             Err(error) => {
-                debug!(%error, "the service manager cannot be told anything");
+                debug!(%error, "cannot open the service manager's socket");
                 None
             }
         });
         let number = |name: &str| lookup(name).and_then(|text| text.to_str()?.trim().parse::<u64>().ok());
-        // A watchdog that was set for another process, such as a shell around us, is not ours to feed.
+        // A watchdog for another process, such as a wrapping shell, does not apply.
         let ours =
             lookup("WATCHDOG_PID").is_none() || number("WATCHDOG_PID") == Some(std::process::id().into());
         let interval =
             number("WATCHDOG_USEC").filter(|micros| ours && *micros > 0).map(Duration::from_micros);
-        Self { watchdog: interval.filter(|_| line.is_some()), line }
+        Self { watchdog: interval.filter(|_| socket.is_some()), socket }
     }
 
-    /// Everything is up.
     pub fn ready(&self) {
         self.send("READY=1");
     }
 
-    /// The end has begun.
     pub fn stopping(&self) {
         self.send("STOPPING=1");
     }
 
-    /// One line for `systemctl status`. Never message text.
-    pub fn status(&self, line: &str) {
-        let plain = line.replace(|c: char| c.is_control(), " ");
+    /// One line for `systemctl status`; must not contain message text.
+    pub fn status(&self, text: &str) {
+        let plain = text.replace(|c: char| c.is_control(), " ");
         self.send(&format!("STATUS={plain}"));
     }
 
-    /// Start or stop takes longer: give us this much more, counted from now.
+    /// Extends the start or stop timeout, counted from now.
     pub fn extend(&self, time: Duration) {
         self.send(&format!("EXTEND_TIMEOUT_USEC={}", time.as_micros()));
     }
 
-    /// After this much silence we are taken to hang; half of it is a good rhythm. `None`: nobody watches.
+    /// The watchdog timeout; call [`Self::alive`] at half of it. `None`: no watchdog.
     pub fn watchdog_interval(&self) -> Option<Duration> {
         self.watchdog
     }
 
-    /// Feeds the watchdog.
     pub fn alive(&self) {
         self.send("WATCHDOG=1");
     }
 
     fn send(&self, message: &str) {
-        let Some(line) = &self.line else { return };
-        if let Err(error) = line.socket.send_to_addr(message.as_bytes(), &line.manager)
-            && !line.complained.swap(true, Ordering::Relaxed)
+        let Some(notify) = &self.socket else { return };
+        if let Err(error) = notify.socket.send_to_addr(message.as_bytes(), &notify.manager)
+            && !notify.warned.swap(true, Ordering::Relaxed)
         {
-            debug!(%error, "the service manager does not listen");
+            debug!(%error, "cannot notify the service manager");
         }
     }
 }
 
-fn open(name: &OsStr) -> io::Result<Line> {
+fn open(name: &OsStr) -> io::Result<NotifySocket> {
     let manager = match name.as_bytes() {
         [b'@', name @ ..] => SocketAddr::from_abstract_name(name)?,
         [b'/', ..] => SocketAddr::from_pathname(name)?,
         _ => return Err(io::Error::new(io::ErrorKind::InvalidInput, "NOTIFY_SOCKET is no local socket")),
     };
     let socket = UnixDatagram::unbound()?;
-    socket.set_write_timeout(Some(PATIENCE))?;
-    Ok(Line { socket, manager, complained: AtomicBool::new(false) })
+    socket.set_write_timeout(Some(WRITE_TIMEOUT))?;
+    Ok(NotifySocket { socket, manager, warned: AtomicBool::new(false) })
 }
 
 #[cfg(test)]
@@ -115,45 +110,45 @@ mod tests {
     }
 
     #[track_caller]
-    fn hears(manager: &UnixDatagram, want: &str) {
+    fn expect_message(manager: &UnixDatagram, want: &str) {
         let mut bytes = [0; 256];
         let length = manager.recv(&mut bytes).unwrap();
         assert_eq!(std::str::from_utf8(&bytes[..length]).unwrap(), want);
     }
 
     #[test]
-    fn everything_arrives_in_the_words_of_systemd() {
+    fn sends_messages_in_systemd_format() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("notify");
         let manager = UnixDatagram::bind(&path).unwrap();
         let notifier = notifier(&[("NOTIFY_SOCKET", path.as_os_str())]);
-        let said: [(&dyn Fn(), &str); 5] = [
+        let calls: [(&dyn Fn(), &str); 5] = [
             (&|| notifier.ready(), "READY=1"),
             (&|| notifier.stopping(), "STOPPING=1"),
             (&|| notifier.clone().alive(), "WATCHDOG=1"),
             (&|| notifier.extend(Duration::from_millis(1500)), "EXTEND_TIMEOUT_USEC=1500000"),
             (&|| notifier.status("2 turns\nREADY=1"), "STATUS=2 turns READY=1"),
         ];
-        for (say, want) in said {
-            say();
-            hears(&manager, want);
+        for (call, want) in calls {
+            call();
+            expect_message(&manager, want);
         }
     }
 
     #[test]
-    fn a_socket_without_a_file_works_too() {
+    fn sends_to_abstract_socket() {
         let name = format!("petasos-test-{}", std::process::id());
         let manager = UnixDatagram::bind_addr(&SocketAddr::from_abstract_name(&name).unwrap()).unwrap();
         notifier(&[("NOTIFY_SOCKET", format!("@{name}").as_ref())]).ready();
-        hears(&manager, "READY=1");
+        expect_message(&manager, "READY=1");
     }
 
     #[test]
-    fn nobody_there_is_no_trouble() {
+    fn ignores_missing_or_invalid_socket() {
         for socket in ["", "relative", "vsock:2:1", "/nowhere/notify"] {
             let notifier = notifier(&[("NOTIFY_SOCKET", socket.as_ref())]);
             notifier.ready();
-            notifier.status("twice is told once");
+            notifier.status("second error");
         }
         let silent = Notifier::default();
         silent.ready();
@@ -161,7 +156,7 @@ mod tests {
     }
 
     #[test]
-    fn a_watchdog_is_fed_by_the_process_it_was_set_for() {
+    fn uses_watchdog_only_in_the_process_it_names() {
         let ours = std::process::id().to_string();
         let check = |usec: &str, pid: Option<&str>, want: Option<u64>| {
             let mut env = vec![("NOTIFY_SOCKET", "/run/notify".as_ref()), ("WATCHDOG_USEC", usec.as_ref())];
@@ -175,7 +170,7 @@ mod tests {
         check("30000000", Some("me"), None);
         check("0", Some(&ours), None);
         check("often", None, None);
-        let deaf = notifier(&[("WATCHDOG_USEC", "30000000".as_ref())]);
-        assert_eq!(deaf.watchdog_interval(), None);
+        let without_socket = notifier(&[("WATCHDOG_USEC", "30000000".as_ref())]);
+        assert_eq!(without_socket.watchdog_interval(), None);
     }
 }

@@ -1,4 +1,4 @@
-//! Every way in and out, and what each can do.
+//! All channels of the gateway and their capabilities.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -8,7 +8,7 @@ use std::time::Duration;
 use petasos_core::capability::{Capabilities, Dialect, ReplyTo};
 use petasos_core::message::Delivery;
 use petasos_core::platform::Peer;
-use petasos_core::session::Reader;
+use petasos_core::session::ReaderKind;
 use petasos_core::text::Unit;
 use petasos_core::{Inbound, Platform, Route};
 use petasos_platforms::Adapter;
@@ -18,17 +18,17 @@ use petasos_platforms::relay::Relay;
 pub(crate) struct Channels {
     /// Ordered: tasks are started in this order.
     adapters: BTreeMap<Platform, Arc<Adapter>>,
-    /// Whatever has no adapter of its own comes and goes there: a relay that fronts no platform by name.
+    /// Serves platforms without an adapter: a relay that is not limited to named platforms.
     fallback: Option<Arc<Adapter>>,
-    /// Page and terminal: readers who come for their answers.
+    /// Page and terminal, which poll for answers.
     pulled: Capabilities,
-    /// Callers whose channel ends with the response: nothing can follow it.
+    /// API callers: the channel ends with the response.
     stateless: Capabilities,
-    /// Scheduled work: what is said is passed on when it has ended.
+    /// Scheduled jobs: the result is reported at the end.
     scheduled: Capabilities,
-    /// Subagents: what they say last is their report.
-    children: Capabilities,
-    /// A platform that is switched off: what is owed to it waits until it is back.
+    /// Subagents: the last message is the report.
+    subagents: Capabilities,
+    /// A platform that is not configured: its outbox items wait.
     absent: Capabilities,
 }
 
@@ -42,10 +42,10 @@ impl Channels {
         let hint = "You answer a program over HTTP; what it shows is usually Markdown. Nothing can follow your answer.";
         let stateless = Capabilities { async_delivery: false, hint: hint.into(), ..pulled.clone() };
         let hint =
-            "You run as a scheduled job: nobody reads along, and your final answer is delivered as it is.";
+            "You run as a scheduled job: no user reads along, and your final answer is delivered as it is.";
         let scheduled = Capabilities { hint: hint.into(), ..stateless.clone() };
-        let children = Capabilities { hint: SUBAGENT.into(), ..stateless.clone() };
-        Self { adapters, fallback, pulled, stateless, scheduled, children, absent }
+        let subagents = Capabilities { hint: SUBAGENT_HINT.into(), ..stateless.clone() };
+        Self { adapters, fallback, pulled, stateless, scheduled, subagents, absent }
     }
 
     pub(crate) fn adapter(&self, platform: Platform) -> Option<&Arc<Adapter>> {
@@ -53,19 +53,19 @@ impl Channels {
         self.adapters.get(&platform).or(fallback)
     }
 
-    /// Whether what is said to this platform goes through this adapter.
+    /// Whether messages to this platform go through this adapter.
     pub(crate) fn is_served_by(&self, platform: Platform, adapter: &Arc<Adapter>) -> bool {
         self.adapter(platform).is_some_and(|it| Arc::ptr_eq(it, adapter))
     }
 
-    /// Whether a link may bring messages of a platform: its own, or, for a relay, one that is spoken through a relay.
-    /// Nobody at the other end of a relay speaks for the owner of this machine, or for people we hear ourselves.
-    pub(crate) fn brings(&self, link: Platform, platform: Platform) -> bool {
+    /// Whether a link may bring messages of a platform: its own, or, for a relay, any relayed platform. A relay must not
+    /// bring messages of the owner of this machine, or of platforms that the gateway connects to itself.
+    pub(crate) fn may_bring(&self, link: Platform, platform: Platform) -> bool {
         let relayed = |it: Platform| self.adapter(it).is_some_and(|adapter| adapter.relay().is_some());
         link == platform || (relayed(link) && relayed(platform))
     }
 
-    /// The one that keeps the relay's connection.
+    /// The relay that owns the connection.
     pub(crate) fn relay(&self) -> Option<&Relay> {
         self.adapters.values().filter_map(|adapter| adapter.relay()).find(|relay| relay.leads())
     }
@@ -81,55 +81,54 @@ impl Channels {
                 Peer::Owner => &self.pulled,
                 Peer::Caller => &self.stateless,
                 Peer::Schedule => &self.scheduled,
-                Peer::Parent => &self.children,
+                Peer::Parent => &self.subagents,
                 Peer::People | Peer::Sender => &self.absent,
             }),
         }
     }
 
-    /// Nobody is there: a run of a job, which begins with a transcript of its own.
+    /// Whether messages come from scheduled jobs.
     pub(crate) fn is_scheduled(&self, platform: Platform) -> bool {
         platform.peer() == Peer::Schedule
     }
 
-    /// Who reads what is said there.
-    pub(crate) fn reader(&self, platform: Platform) -> Reader {
+    pub(crate) fn reader(&self, platform: Platform) -> ReaderKind {
         match platform.peer() {
-            Peer::Caller | Peer::Sender | Peer::Parent => Reader::Machine,
-            Peer::People | Peer::Owner | Peer::Schedule => Reader::Interactive,
+            Peer::Caller | Peer::Sender | Peer::Parent => ReaderKind::Machine,
+            Peer::People | Peer::Owner | Peer::Schedule => ReaderKind::Interactive,
         }
     }
 
-    /// Whether its messages are typed by the owner at this machine: the page and the terminal.
+    /// Whether the owner types the messages on this machine: page and terminal.
     pub(crate) fn is_local(&self, platform: Platform) -> bool {
-        self.capabilities(platform).delivery == Delivery::Pull && self.reader(platform) == Reader::Interactive
+        self.capabilities(platform).delivery == Delivery::Pull
+            && self.reader(platform) == ReaderKind::Interactive
     }
 
-    /// Where what is said about a message goes.
-    pub(crate) fn way_back(&self, inbound: &Inbound) -> Route {
+    /// Where replies to a message go.
+    pub(crate) fn reply_route(&self, inbound: &Inbound) -> Route {
         if let Some(inbound) = crate::runtime::fault_injection::current_chat() {
-            return Route::back_to(&inbound.source, self.capabilities(inbound.source.platform).delivery);
+            return Route::to_source(&inbound.source, self.capabilities(inbound.source.platform).delivery);
         }
         let source = &inbound.source;
-        let back = || Route::back_to(source, self.capabilities(source.platform).delivery);
-        inbound.answer_to.clone().unwrap_or_else(back)
+        let back = || Route::to_source(source, self.capabilities(source.platform).delivery);
+        inbound.reply_route.clone().unwrap_or_else(back)
     }
 }
 
-/// A platform that could be behind a connector.
 fn relayable(platform: Platform) -> bool {
     platform.peer() == Peer::People
 }
 
-/// Platforms whose senders a connector has let through.
+/// Platforms whose senders a connector has authorised.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub(crate) struct Relayed {
+pub(crate) struct RelayedPlatforms {
     named: Vec<Platform>,
-    /// Every other one too, except those that we speak ourselves.
+    /// All other platforms too, except these, which have adapters of their own.
     rest: Option<Vec<Platform>>,
 }
 
-impl Relayed {
+impl RelayedPlatforms {
     pub(crate) fn of(adapters: &[Adapter]) -> Self {
         let (relays, own): (Vec<_>, Vec<_>) = adapters.iter().partition(|adapter| adapter.relay().is_some());
         let any = relays.iter().any(|it| it.relay().is_some_and(Relay::is_for_any));
@@ -143,7 +142,7 @@ impl Relayed {
     }
 }
 
-const SUBAGENT: &str = "You are a subagent: another agent has given you a task and waits for your report. Nobody can answer \
+const SUBAGENT_HINT: &str = "You are a subagent: another agent has given you a task and waits for your report. No user can answer \
 questions. Work until the task is done or cannot be done. Your last message is all that the other sees: say what you did, what you \
 found, which files you changed, and what is left.";
 
@@ -161,8 +160,8 @@ pub(crate) fn pulled() -> Capabilities {
         typing: false,
         reply_to: ReplyTo::First,
         buttons: false,
-        marks: false,
-        threads_stand_alone: false,
+        status_reactions: false,
+        threads_are_separate: false,
         files: None,
         async_delivery: true,
         pace: Duration::ZERO,
@@ -176,24 +175,25 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_relay_brings_nothing_of_ours() {
+    fn relay_brings_no_messages_of_own_platforms() {
         let config = petasos_platforms::relay::Config::new("http://127.0.0.1:9");
         let relays = petasos_platforms::relay::adapters(config).unwrap();
         let own = petasos_platforms::telegram::Config::new(petasos_platforms::Secret::new("1:a"));
         let own = Adapter::Telegram(petasos_platforms::telegram::Telegram::new(own).unwrap());
         let channels = Channels::new(relays.into_iter().map(Adapter::Relay).chain([own]).collect());
-        let (relay, telegram) = (Platform::relay(), Platform::parse("telegram").unwrap());
-        for platform in Platform::known() {
+        let relay = Platform::relay();
+        let telegram = Platform::parse("telegram").unwrap();
+        for platform in Platform::all() {
             let ours = ["web", "terminal", "local", "api_server", "webhook", "cron", "subagent", "telegram"];
-            assert_eq!(channels.brings(relay, platform), !ours.contains(&platform.as_str()), "{platform}");
-            assert_eq!(channels.brings(telegram, platform), platform == telegram, "{platform}");
+            assert_eq!(channels.may_bring(relay, platform), !ours.contains(&platform.as_str()), "{platform}");
+            assert_eq!(channels.may_bring(telegram, platform), platform == telegram, "{platform}");
         }
     }
 
     #[test]
-    fn what_can_be_delivered_later_depends_on_the_channel_alone() {
+    fn async_delivery_depends_on_the_channel_only() {
         let channels = Channels::new(vec![]);
-        for platform in Platform::known() {
+        for platform in Platform::all() {
             let can = channels.capabilities(platform);
             let ends = ["api_server", "cron", "subagent"].contains(&platform.as_str());
             assert_eq!(can.async_delivery, !ends, "{platform}");

@@ -1,11 +1,10 @@
-//! Keeps `channel_directory.json`: which chats there are, by name, on every platform that is configured.
+//! Channel directory: maintains `channel_directory.json`, the named chats of every configured platform.
 //!
-//! Owns that file. It is looked at when a platform comes up and every five minutes, and written when it has changed. What a
-//! platform does not tell, because it is out or refuses, stays as it was told before, also by an earlier process: what
-//! is said to a name while its platform is out is owed.
+//! Owns that file. It is rebuilt when a platform connects and every five minutes, and written if it changed. Chats of a
+//! platform that cannot be listed now stay as they were listed before, also by an earlier process, so that names keep
+//! working during an outage.
 //!
-//! The work is bounded, however many conversations are stored: of each platform the latest used are read once, and
-//! then only those used since.
+//! The work is bounded: per platform the most recently used chats are read once, then only those used since.
 
 use std::collections::{BTreeMap, HashSet};
 use std::path::PathBuf;
@@ -20,65 +19,60 @@ use petasos_platforms::Adapter;
 
 use crate::clock;
 use crate::home::directory;
-use crate::lifecycle::shutdown::Stopper;
+use crate::lifecycle::shutdown::ShutdownHandle;
 use crate::links::any_changed;
 use crate::links::channels::Channels;
 use crate::links::supervisor::LinkHandle;
 use crate::storage::database::Db;
 
-const EVERY: Duration = Duration::from_secs(300);
-/// Channels kept of one platform.
-const MOST: usize = 4000;
-const LONGEST_NAME: usize = 100;
-/// Entries are read again from this long before the last look: the store has local times in it, and clocks are set.
+const REFRESH_INTERVAL: Duration = Duration::from_secs(300);
+const MAX_CHANNELS: usize = 4000;
+const MAX_NAME_CHARS: usize = 100;
+/// Sessions are read again from this long before the last read, because the store has local times and clocks are set.
 const OVERLAP: Duration = Duration::from_secs(2 * 3600);
 
-/// Platforms that are connected, and since when.
-type Up = BTreeMap<&'static str, Millis>;
+type ConnectedSince = BTreeMap<&'static str, Millis>;
 
-/// Known chats of each platform.
 #[derive(Debug, Default)]
-struct Known {
-    /// As each platform listed them last.
+struct DirectoryState {
     listed: BTreeMap<String, Vec<Channel>>,
-    spoken: BTreeMap<&'static str, Spoken>,
-    /// Contents of the file without its time.
+    active: BTreeMap<&'static str, ActiveChats>,
     written: BTreeMap<String, Vec<Channel>>,
 }
 
-/// What the directory is made from, and where it lies.
 #[derive(Debug)]
-pub(crate) struct Sources {
+pub(crate) struct DirectoryBuilder {
     pub(crate) db: Db,
     pub(crate) channels: Arc<Channels>,
     pub(crate) home: PathBuf,
-    pub(crate) stopper: Stopper,
+    pub(crate) shutdown: ShutdownHandle,
 }
 
-pub(crate) async fn run(sources: Sources, mut links: Vec<LinkHandle>) {
-    let mut known = known_before(&sources).await;
-    let (mut seen, mut due) = (Up::new(), clock::now());
+pub(crate) async fn run(builder: DirectoryBuilder, mut links: Vec<LinkHandle>) {
+    let mut state = restore_state(&builder).await;
+    let mut seen = ConnectedSince::new();
+    let mut due = clock::now();
     loop {
         links.iter_mut().for_each(|link| link.link.mark_unchanged());
-        let up = up(&links);
-        let came_up = up.iter().any(|(name, since)| seen.get(name) != Some(since));
-        if came_up || clock::now() >= due || due > clock::now().after(EVERY) {
+        let connected = connected(&links);
+        let came_up = connected.iter().any(|(name, since)| seen.get(name) != Some(since));
+        if came_up || clock::now() >= due || due > clock::now().after(REFRESH_INTERVAL) {
             petasos_runtime::select! {
-                () = sources.stopper.stopped() => return,
-                () = build(&sources, &up, &mut known) => {}
+                () = builder.shutdown.stopped() => return,
+                () = build(&builder, &connected, &mut state) => {}
             }
-            due = clock::now().after(EVERY);
+            due = clock::now().after(REFRESH_INTERVAL);
         }
-        seen = up;
+        seen = connected;
         petasos_runtime::select! {
-            () = sources.stopper.stopped() => return,
+            () = builder.shutdown.stopped() => return,
             () = any_changed(&mut links) => {}
             () = clock::sleep_until(due) => {}
         }
     }
 }
 
-fn up(links: &[LinkHandle]) -> Up {
+fn connected(links: &[LinkHandle]) -> ConnectedSince {
     let since = |link: &LinkHandle| match link.link.borrow().state {
         State::Up { since, .. } => Some((link.name, since)),
         State::Connecting { .. } | State::Waiting { .. } | State::Fatal { .. } | State::Paused => None,
@@ -86,105 +80,105 @@ fn up(links: &[LinkHandle]) -> Up {
     links.iter().filter_map(since).collect()
 }
 
-/// What the last process wrote. Chats that only the owner knows are not told: they are added anew each time.
-async fn known_before(sources: &Sources) -> Known {
-    let home = sources.home.clone();
-    // A panic there would be one of ours; without the file the platforms tell it again.
+/// Starts from the file of the previous process, without the owner's aliases, which are added on every write.
+async fn restore_state(builder: &DirectoryBuilder) -> DirectoryState {
+    let home = builder.home.clone();
+    // Without the file the platforms list their chats again.
     let file = petasos_runtime::blocking(move || directory::written(&home)).await.unwrap_or_default();
     let written = file.platforms.clone();
     let mut listed = file.platforms;
     listed.values_mut().for_each(|channels| channels.retain(|it| !it.is_alias()));
-    Known { listed, written, ..Known::default() }
+    DirectoryState { listed, written, ..DirectoryState::default() }
 }
 
-async fn build(sources: &Sources, up: &Up, known: &mut Known) {
+async fn build(builder: &DirectoryBuilder, connected: &ConnectedSince, state: &mut DirectoryState) {
     let mut directory = Directory { updated_at: Some(stamp::format(clock::now())), ..Directory::default() };
-    for adapter in sources.channels.adapters() {
+    for adapter in builder.channels.adapters() {
         let name = adapter.platform().as_str();
-        if up.contains_key(name) {
-            ask(adapter, &mut known.listed).await;
+        if connected.contains_key(name) {
+            list_channels(adapter, &mut state.listed).await;
         }
-        let spoken = known.spoken.entry(name).or_default();
-        hear(sources, adapter, spoken).await;
-        let listed = known.listed.get(name).map(Vec::as_slice).unwrap_or_default();
-        directory.platforms.insert(name.to_owned(), merged(listed, spoken));
+        let active = state.active.entry(name).or_default();
+        read_active_chats(builder, adapter, active).await;
+        let listed = state.listed.get(name).map(Vec::as_slice).unwrap_or_default();
+        directory.platforms.insert(name.to_owned(), merge(listed, active));
     }
-    let (home, before) = (sources.home.clone(), std::mem::take(&mut known.written));
+    let home = builder.home.clone();
+    let before = std::mem::take(&mut state.written);
     let writing = petasos_runtime::blocking(move || {
         let named = directory.with_aliases(&directory::aliases(&home));
         let written = if named.platforms == before { Ok(()) } else { directory::write(&home, &named) };
         written.map(|()| named.platforms)
     });
     match writing.await {
-        Ok(Ok(written)) => known.written = written,
+        Ok(Ok(written)) => state.written = written,
         Ok(Err(_)) | Err(_) => {
-            tracing::warn!("channel_directory.json could not be written; names lead where they led before");
+            tracing::warn!("cannot write channel_directory.json; names resolve as before");
         }
     }
 }
 
-async fn ask(adapter: &Adapter, listed: &mut BTreeMap<String, Vec<Channel>>) {
+async fn list_channels(adapter: &Adapter, listed: &mut BTreeMap<String, Vec<Channel>>) {
     let name = adapter.platform().as_str();
     match adapter.channels().await {
         Ok(Some(channels)) => drop(listed.insert(name.to_owned(), channels)),
-        // It lists nothing: the chats that wrote to us are all there is.
+        // The platform lists no chats; only those that wrote are known.
         Ok(None) => drop(listed.remove(name)),
-        Err(error) => tracing::warn!(platform = name, %error, "channels could not be listed"),
+        Err(error) => tracing::warn!(platform = name, %error, "cannot list channels"),
     }
 }
 
-/// Adds the chats that wrote since the last look.
-async fn hear(sources: &Sources, adapter: &Adapter, spoken: &mut Spoken) {
-    let (platform, since, now) = (adapter.platform(), spoken.looked_at, clock::now());
+async fn read_active_chats(builder: &DirectoryBuilder, adapter: &Adapter, active: &mut ActiveChats) {
+    let platform = adapter.platform();
+    let since = active.read_at;
+    let now = clock::now();
     let since = since.map(|at| at.min(now).before(OVERLAP));
-    let origins = sources.db.read(move |reader| reader.recent_origins(platform, since, MOST)).await;
+    let origins = builder.db.read(move |reader| reader.recent_origins(platform, since, MAX_CHANNELS)).await;
     match origins {
         Ok(origins) => {
-            spoken.add(&origins);
-            spoken.looked_at = Some(now);
+            active.add(&origins);
+            active.read_at = Some(now);
         }
-        Err(error) => tracing::warn!(%error, "the directory goes without the chats that wrote to us"),
+        Err(error) => tracing::warn!(%error, "cannot read the chats that wrote"),
     }
 }
 
-/// Chats with inbound messages, the latest used first, up to [`MOST`].
+/// Chats with inbound messages, most recently used first, up to [`MAX_CHANNELS`].
 #[derive(Debug, Default)]
-struct Spoken {
+struct ActiveChats {
     channels: Vec<Channel>,
-    looked_at: Option<Millis>,
+    read_at: Option<Millis>,
 }
 
-impl Spoken {
-    /// `origins`: the latest used first. They come before what is known.
+impl ActiveChats {
+    /// `origins`: most recently used first; more recent than the known chats.
     fn add(&mut self, origins: &[Source]) {
-        let known = std::mem::take(&mut self.channels);
+        let state = std::mem::take(&mut self.channels);
         let mut seen = HashSet::new();
-        let channels = origins.iter().filter_map(channel).chain(known);
+        let channels = origins.iter().filter_map(channel).chain(state);
         let mut channels: Vec<Channel> =
             channels.filter(|it| seen.insert((it.id.clone(), it.thread_id.clone()))).collect();
-        channels.truncate(MOST);
+        channels.truncate(MAX_CHANNELS);
         self.channels = channels;
     }
 }
 
-/// Chats the platform lists, then other chats with inbound messages.
-fn merged(listed: &[Channel], spoken: &Spoken) -> Vec<Channel> {
-    let seen: HashSet<(&str, Option<&str>)> = listed.iter().map(place).collect();
-    let unlisted = spoken.channels.iter().filter(|it| !seen.contains(&place(it)));
-    let mut channels: Vec<Channel> = listed.iter().chain(unlisted).take(MOST).cloned().collect();
+fn merge(listed: &[Channel], active: &ActiveChats) -> Vec<Channel> {
+    let seen: HashSet<(&str, Option<&str>)> = listed.iter().map(chat_and_thread).collect();
+    let unlisted = active.channels.iter().filter(|it| !seen.contains(&chat_and_thread(it)));
+    let mut channels: Vec<Channel> = listed.iter().chain(unlisted).take(MAX_CHANNELS).cloned().collect();
     channels.iter_mut().for_each(|it| {
-        if let Some((end, _)) = it.name.char_indices().nth(LONGEST_NAME) {
+        if let Some((end, _)) = it.name.char_indices().nth(MAX_NAME_CHARS) {
             it.name.truncate(end);
         }
     });
     channels
 }
 
-fn place(channel: &Channel) -> (&str, Option<&str>) {
+fn chat_and_thread(channel: &Channel) -> (&str, Option<&str>) {
     (&channel.id, channel.thread_id.as_deref())
 }
 
-/// The chat of an inbound message.
 fn channel(source: &Source) -> Option<Channel> {
     let id = source.chat_id.clone()?;
     let chat = source.chat_name.as_ref().or(source.user_name.as_ref()).unwrap_or(&id);
@@ -193,7 +187,8 @@ fn channel(source: &Source) -> Option<Channel> {
         (Some(_), Some(topic)) => format!("{chat} / {topic}"),
         (Some(thread), None) => format!("{chat} / topic {thread}"),
     };
-    let (kind, thread_id) = (source.chat_type.as_str().to_owned(), source.thread_id.clone());
+    let kind = source.chat_type.as_str().to_owned();
+    let thread_id = source.thread_id.clone();
     Some(Channel { id, name, kind, guild: None, thread_id })
 }
 
@@ -217,23 +212,23 @@ mod tests {
     }
 
     #[test]
-    fn keeps_the_latest_chats_and_moves_those_that_write_again_to_the_front() {
-        let mut spoken = Spoken::default();
-        spoken.add(&[from(3), from(2), from(1)]);
-        spoken.add(&[from(4), from(1)]);
-        assert_eq!(names(&spoken.channels), ["chat 4", "chat 1", "chat 3", "chat 2"]);
-        let many: Vec<_> = (10..10 + MOST).map(from).collect();
-        spoken.add(&many);
-        assert_eq!(spoken.channels.len(), MOST);
-        assert_eq!(spoken.channels[0].name, "chat 10");
+    fn keeps_latest_chats_most_recently_used_first() {
+        let mut active = ActiveChats::default();
+        active.add(&[from(3), from(2), from(1)]);
+        active.add(&[from(4), from(1)]);
+        assert_eq!(names(&active.channels), ["chat 4", "chat 1", "chat 3", "chat 2"]);
+        let many: Vec<_> = (10..10 + MAX_CHANNELS).map(from).collect();
+        active.add(&many);
+        assert_eq!(active.channels.len(), MAX_CHANNELS);
+        assert_eq!(active.channels[0].name, "chat 10");
     }
 
     #[test]
-    fn lists_a_chat_once_and_under_the_name_its_platform_gives() {
-        let mut spoken = Spoken::default();
-        spoken.add(&[from(1), Source { chat_name: Some("x".repeat(500)), ..from(2) }]);
+    fn lists_each_chat_once_by_the_platforms_name() {
+        let mut active = ActiveChats::default();
+        active.add(&[from(1), Source { chat_name: Some("x".repeat(500)), ..from(2) }]);
         let listed = [Channel { name: "listed".into(), ..channel(&from(1)).unwrap() }];
-        let merged = merged(&listed, &spoken);
-        assert_eq!(names(&merged), ["listed", &"x".repeat(LONGEST_NAME)]);
+        let merged = merge(&listed, &active);
+        assert_eq!(names(&merged), ["listed", &"x".repeat(MAX_NAME_CHARS)]);
     }
 }

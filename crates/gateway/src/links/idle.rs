@@ -1,55 +1,54 @@
-//! Sleeping when there is nothing to do, behind a connector that wakes us.
+//! Sleep when idle, behind a connector that wakes the gateway.
 //!
-//! Owns nothing but the moment of its last try. The connection is let go only after the connector has said that it
-//! keeps what comes, and only if there is a way to sleep: otherwise it would be dialled again at once, for nothing.
-//! A crash anywhere here leaves a connector that keeps what comes until the next start.
+//! Owns only the time of its last attempt. The connection is closed only after the connector has confirmed that it keeps
+//! new messages, and only if a suspend method is configured. After a crash the connector keeps new messages until the
+//! next start.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use petasos_core::Millis;
-use petasos_core::lifecycle::Leave;
-use petasos_relay::idle::{Awake, Means, Work, is_idle};
+use petasos_core::lifecycle::ShutdownReason;
+use petasos_relay::idle::{AwakeReason, PendingWork, SleepConditions, is_idle};
 use tokio::process::Command;
 use tokio::time::{Instant, sleep, timeout};
 
 use crate::clock;
-use crate::lifecycle::gate::Gate;
-use crate::lifecycle::shutdown::Stopper;
+use crate::lifecycle::gate::AcceptGate;
+use crate::lifecycle::shutdown::ShutdownHandle;
 use crate::links::channels::Channels;
 use crate::storage::database::Db;
 
-/// How a gateway sleeps, as its owner wants it.
+/// When and how the gateway sleeps.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Doze {
+pub struct IdleSettings {
     pub wanted: bool,
-    /// The connector knows an address to wake us by.
+    /// The connector has a wake address of this gateway.
     pub wake_url: bool,
-    /// Nobody has written for so long.
+    /// Minimum time since the last message.
     pub after: Duration,
-    pub lever: Lever,
-    /// How often we look.
+    pub method: SuspendMethod,
     pub tick: Duration,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Lever {
+pub enum SuspendMethod {
     None,
-    /// The process ends; whoever calls the wake address starts it again.
+    /// End the process; a call of the wake address starts it again.
     Exit,
-    /// A command suspends the machine; when it runs again, so do we.
     Command(String),
 }
 
-impl Default for Doze {
+impl Default for IdleSettings {
     fn default() -> Self {
-        let (wanted, wake_url, lever) = (false, false, Lever::None);
-        Self { wanted, wake_url, after: Duration::from_secs(300), lever, tick: Duration::from_secs(30) }
+        let wanted = false;
+        let wake_url = false;
+        let method = SuspendMethod::None;
+        Self { wanted, wake_url, after: Duration::from_secs(300), method, tick: Duration::from_secs(30) }
     }
 }
 
-/// When somebody wrote to us last. Our own events are no traffic.
 #[derive(Debug, Clone)]
 pub(crate) struct Traffic(Arc<AtomicU64>);
 
@@ -58,7 +57,7 @@ impl Traffic {
         Self(Arc::new(AtomicU64::new(now.0)))
     }
 
-    pub(crate) fn heard(&self, now: Millis) {
+    pub(crate) fn record(&self, now: Millis) {
         self.0.store(now.0, Ordering::Relaxed);
     }
 
@@ -67,169 +66,165 @@ impl Traffic {
     }
 }
 
-/// How long the connector may take to grant it.
 const GRANTED_WITHIN: Duration = Duration::from_secs(10);
-/// How long a suspend may take; so long nobody dials.
-const HOLD: Duration = Duration::from_secs(60);
-/// Nobody dials while the process ends. It never takes so long.
-const UNTIL_GONE: Duration = Duration::from_secs(3600);
-/// A machine that was asked to sleep does so within this, or not at all.
-const FALLS_ASLEEP: Duration = Duration::from_secs(5);
-const GLANCE: Duration = Duration::from_millis(200);
-/// The clock on the wall went on for so much longer than we did: the machine slept.
-const SLEPT: Duration = Duration::from_secs(1);
+/// For the suspend command; the link does not reconnect meanwhile.
+const SUSPEND_TIMEOUT: Duration = Duration::from_secs(60);
+/// Keeps the link from reconnecting while the process ends.
+const EXIT_HOLD: Duration = Duration::from_secs(3600);
+/// The machine suspends within this time of the command, or not at all.
+const SUSPEND_WITHIN: Duration = Duration::from_secs(5);
+const POLL_INTERVAL: Duration = Duration::from_millis(200);
+/// The wall clock was ahead of the monotonic clock by this much: the machine was suspended.
+const MIN_CLOCK_JUMP: Duration = Duration::from_secs(1);
 const COOLDOWN: Duration = Duration::from_secs(60);
 
-/// What decides whether this gateway may sleep.
 #[derive(Debug)]
-pub(crate) struct Watched {
+pub(crate) struct IdleMonitor {
     pub(crate) db: Db,
     pub(crate) channels: Arc<Channels>,
-    pub(crate) gate: Gate,
+    pub(crate) gate: AcceptGate,
     pub(crate) traffic: Traffic,
-    pub(crate) stopper: Stopper,
+    pub(crate) shutdown: ShutdownHandle,
 }
 
-pub(crate) async fn run(watched: Watched, doze: Doze) {
-    match means(&watched, &doze).armed() {
-        Ok(()) => tracing::info!(after = ?doze.after, "we sleep when nobody needs us"),
-        Err(Awake::NotWanted) => return,
-        Err(why) => return tracing::info!(why = why.as_str(), "we do not sleep"),
+pub(crate) async fn run(monitor: IdleMonitor, settings: IdleSettings) {
+    match sleep_conditions(&monitor, &settings).armed() {
+        Ok(()) => tracing::info!(after = ?settings.after, "the gateway sleeps when idle"),
+        Err(AwakeReason::NotWanted) => return,
+        Err(why) => return tracing::info!(why = why.as_str(), "the gateway does not sleep when idle"),
     }
     loop {
         petasos_runtime::select! {
-            () = watched.stopper.stopped() => return,
-            () = sleep(doze.tick) => {}
+            () = monitor.shutdown.stopped() => return,
+            () = sleep(settings.tick) => {}
         }
-        if !is_due(&watched, &doze).await {
+        if !should_sleep(&monitor, &settings).await {
             continue;
         }
         let tried = clock::now();
-        if lie_down(&watched, &doze).await {
+        if go_to_sleep(&monitor, &settings).await {
             return;
         }
         petasos_runtime::select! {
-            () = watched.stopper.stopped() => return,
-            () = cool_down(&watched, &doze, tried) => {}
+            () = monitor.shutdown.stopped() => return,
+            () = cool_down(&monitor, &settings, tried) => {}
         }
     }
 }
 
-/// Not again for a while, unless somebody has written since: then everything begins anew.
-async fn cool_down(watched: &Watched, doze: &Doze, tried: Millis) {
+/// Waits before the next attempt, or until a message arrives.
+async fn cool_down(monitor: &IdleMonitor, settings: &IdleSettings, tried: Millis) {
     let began = Instant::now();
-    while began.elapsed() < COOLDOWN.max(doze.tick) && watched.traffic.last() < tried {
-        sleep(doze.tick.min(COOLDOWN)).await;
+    while began.elapsed() < COOLDOWN.max(settings.tick) && monitor.traffic.last() < tried {
+        sleep(settings.tick.min(COOLDOWN)).await;
     }
 }
 
-fn means(watched: &Watched, doze: &Doze) -> Means {
-    let mut adapters = watched.channels.adapters();
-    Means {
-        wanted: doze.wanted,
-        only_relayed: watched.channels.relay().is_some() && adapters.all(|adapter| adapter.relay().is_some()),
-        wake_url: doze.wake_url,
-        lever: doze.lever != Lever::None,
+fn sleep_conditions(monitor: &IdleMonitor, settings: &IdleSettings) -> SleepConditions {
+    let mut adapters = monitor.channels.adapters();
+    SleepConditions {
+        wanted: settings.wanted,
+        only_relayed: monitor.channels.relay().is_some() && adapters.all(|adapter| adapter.relay().is_some()),
+        wake_url: settings.wake_url,
+        lever: settings.method != SuspendMethod::None,
     }
 }
 
-async fn is_due(watched: &Watched, doze: &Doze) -> bool {
-    // Nobody can be told that we leave while nobody hears us.
-    let up = watched.channels.relay().is_some_and(|relay| relay.is_up());
-    up && is_idle(work(watched).await, watched.traffic.last(), clock::now(), doze.after)
+async fn should_sleep(monitor: &IdleMonitor, settings: &IdleSettings) -> bool {
+    // Without a connection the connector cannot be informed.
+    let up = monitor.channels.relay().is_some_and(|relay| relay.is_up());
+    up && is_idle(read_pending_work(monitor).await, monitor.traffic.last(), clock::now(), settings.after)
 }
 
-/// `None`: it cannot be read.
-async fn work(watched: &Watched) -> Option<Work> {
-    let active = watched.gate.situation().active() > 0;
-    let read = watched.db.read(|reader| {
-        let owed = reader.outbox_counts()?;
-        Ok(Work {
+async fn read_pending_work(monitor: &IdleMonitor) -> Option<PendingWork> {
+    let active = monitor.gate.snapshot().active() > 0;
+    let read = monitor.db.read(|reader| {
+        let counts = reader.outbox_counts()?;
+        Ok(PendingWork {
             turns: !reader.keys_with_work()?.is_empty(),
-            owed: owed.due + owed.sending + owed.streaming > 0,
+            owed: counts.due + counts.sending + counts.streaming > 0,
             completions: !reader.queued_completions()?.is_empty(),
             processes: !reader.processes(clock::now())?.is_empty(),
             jobs: reader.jobs()?.iter().any(|(_, next)| next.is_some()),
         })
     });
-    let work =
-        read.await.inspect_err(|error| tracing::warn!(%error, "what is left to do cannot be read")).ok()?;
-    Some(Work { turns: work.turns || active, ..work })
+    let work = read.await.inspect_err(|error| tracing::warn!(%error, "cannot read pending work")).ok()?;
+    Some(PendingWork { turns: work.turns || active, ..work })
 }
 
 /// `true`: the process ends.
-async fn lie_down(watched: &Watched, doze: &Doze) -> bool {
-    let Some(relay) = watched.channels.relay() else { return false };
-    let _told = watched.gate.doze();
+async fn go_to_sleep(monitor: &IdleMonitor, settings: &IdleSettings) -> bool {
+    let Some(relay) = monitor.channels.relay() else { return false };
+    let _sleeping = monitor.gate.mark_sleeping();
     if !relay.go_idle(GRANTED_WITHIN).await {
-        tracing::info!("the connector did not grant it; we stay");
+        tracing::info!("the connector did not confirm; staying awake");
         return false;
     }
-    // What came before the grant is on disk, and may be work.
-    if !is_due(watched, doze).await {
+    // Messages from before the confirmation are on disk and may be pending work.
+    if !should_sleep(monitor, settings).await {
         relay.wake().await;
         return false;
     }
-    let hold = match &doze.lever {
-        Lever::None => {
+    let hold = match &settings.method {
+        SuspendMethod::None => {
             relay.wake().await;
             return false;
         }
-        Lever::Exit => UNTIL_GONE,
-        Lever::Command(_) => HOLD,
+        SuspendMethod::Exit => EXIT_HOLD,
+        SuspendMethod::Command(_) => SUSPEND_TIMEOUT,
     };
-    // Nothing has come since the grant, and from here on nothing can.
+    // No message has arrived since the confirmation, and none can arrive after this.
     if !relay.sleep(Some(hold)).await {
-        tracing::info!("the connection was lost behind the grant; we stay");
+        tracing::info!("the connection was lost after the confirmation; staying awake");
         return false;
     }
-    match &doze.lever {
-        Lever::Command(command) => {
-            tracing::info!("nothing to do; the machine is asked to sleep");
-            if suspended(command).await {
-                slept().await;
+    match &settings.method {
+        SuspendMethod::Command(command) => {
+            tracing::info!("idle; suspending the machine");
+            if run_suspend_command(command).await {
+                wait_for_resume().await;
             }
             relay.wake().await;
             false
         }
-        Lever::None | Lever::Exit => {
-            tracing::info!("nothing to do; the process ends until it is wanted");
-            watched.gate.leave(Leave::Stop, Some("nothing to do".into()));
+        SuspendMethod::None | SuspendMethod::Exit => {
+            tracing::info!("idle; the process ends until it is woken");
+            monitor.gate.shut_down(ShutdownReason::Stop, Some("nothing to do".into()));
             true
         }
     }
 }
 
-/// Resolves when the machine has slept and is awake again, or did not fall asleep. While it sleeps our own time stands
-/// still.
-async fn slept() {
-    let (began, wall) = (Instant::now(), clock::now());
-    while began.elapsed() < FALLS_ASLEEP {
-        sleep(GLANCE).await;
-        if clock::now().since(wall) > began.elapsed() + SLEPT {
-            return tracing::info!("the machine has slept");
+/// Resolves when the machine has resumed, or did not suspend. The monotonic clock stops during suspend.
+async fn wait_for_resume() {
+    let began = Instant::now();
+    let wall = clock::now();
+    while began.elapsed() < SUSPEND_WITHIN {
+        sleep(POLL_INTERVAL).await;
+        if clock::now().since(wall) > began.elapsed() + MIN_CLOCK_JUMP {
+            return tracing::info!("the machine has resumed");
         }
     }
 }
 
-async fn suspended(command: &str) -> bool {
+async fn run_suspend_command(command: &str) -> bool {
     #[cfg(feature = "simulation")]
     if petasos_runtime::is_simulated() {
         return crate::runtime::simulation::suspended();
     }
     let run = Command::new("/bin/sh").arg("-c").arg(command).kill_on_drop(true).status();
-    match timeout(HOLD, run).await {
+    match timeout(SUSPEND_TIMEOUT, run).await {
         Ok(Ok(status)) if status.success() => true,
         Ok(Ok(status)) => {
-            tracing::warn!(%status, "the machine does not sleep");
+            tracing::warn!(%status, "the suspend command failed");
             false
         }
         Ok(Err(error)) => {
-            tracing::warn!(%error, "the machine does not sleep");
+            tracing::warn!(%error, "the suspend command failed");
             false
         }
         Err(_elapsed) => {
-            tracing::warn!("the machine takes too long to sleep");
+            tracing::warn!("the suspend command timed out");
             false
         }
     }

@@ -1,7 +1,7 @@
-//! Notices that the machine has moved: another network, a cable pulled and put back, a long sleep.
+//! Detects network changes and suspends, and reconnects every link once.
 //!
-//! Then every connection may be dead without knowing it, and every wait may be in vain: each link is tried once. Owns
-//! what was seen last. Which address we have towards the world is asked of the kernel's routes; nothing is sent.
+//! After such a change connections may be dead without an error. Owns the addresses and clocks seen last. The outbound
+//! address comes from the kernel's routing table; no packet is sent.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
 use std::time::Duration;
@@ -10,88 +10,89 @@ use petasos_core::Millis;
 use tokio::time::Instant;
 
 use crate::clock;
-use crate::lifecycle::shutdown::Stopper;
+use crate::lifecycle::shutdown::ShutdownHandle;
 use crate::links::retry_all;
 use crate::links::supervisor::LinkHandle;
 
-/// How often we look.
-const EVERY: Duration = Duration::from_secs(5);
-/// Two clocks never drift apart by this much on their own: the machine slept, or its clock was set.
-const JUMP: Duration = Duration::from_secs(30);
-/// Addresses that belong to nobody (RFC 5737, RFC 3849): only the way towards them matters.
-const SOMEWHERE: [SocketAddr; 2] = [
+const CHECK_INTERVAL: Duration = Duration::from_secs(5);
+/// A larger drift between the clocks means that the machine was suspended or its clock was set.
+const MAX_DRIFT: Duration = Duration::from_secs(30);
+/// Documentation addresses (RFC 5737, RFC 3849), used only for a route lookup.
+const PROBE_TARGETS: [SocketAddr; 2] = [
     SocketAddr::new(IpAddr::V4(Ipv4Addr::new(192, 0, 2, 1)), 9),
     SocketAddr::new(IpAddr::V6(Ipv6Addr::new(0x2001, 0xdb8, 0, 0, 0, 0, 0, 1)), 9),
 ];
 
-/// The addresses that our packets to the world would carry.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct Outward {
+pub struct OutboundAddresses {
     pub v4: Option<IpAddr>,
     pub v6: Option<IpAddr>,
 }
 
-/// As the kernel's routes are now.
-pub fn outward() -> Outward {
-    let [v4, v6] = SOMEWHERE.map(towards);
-    Outward { v4, v6 }
+/// Reads the kernel's routing table.
+pub fn outbound_addresses() -> OutboundAddresses {
+    let [v4, v6] = PROBE_TARGETS.map(local_address_for);
+    OutboundAddresses { v4, v6 }
 }
 
-/// No route, no address.
-fn towards(somewhere: SocketAddr) -> Option<IpAddr> {
+fn local_address_for(target: SocketAddr) -> Option<IpAddr> {
     let any: IpAddr =
-        if somewhere.is_ipv4() { Ipv4Addr::UNSPECIFIED.into() } else { Ipv6Addr::UNSPECIFIED.into() };
+        if target.is_ipv4() { Ipv4Addr::UNSPECIFIED.into() } else { Ipv6Addr::UNSPECIFIED.into() };
     let socket = UdpSocket::bind((any, 0)).ok()?;
-    socket.connect(somewhere).ok()?;
+    socket.connect(target).ok()?;
     socket.local_addr().ok().map(|local| local.ip())
 }
 
-/// Tries every link when the machine has moved or its clock was set, until the process stops.
-pub async fn watch(links: Vec<LinkHandle>, outward: fn() -> Outward, stopper: Stopper) {
-    let (mut seen, mut clocks) = (outward(), Clocks::now());
+/// Reconnects every link after a change of the network or a jump of the clock, until shutdown.
+pub async fn watch(
+    links: Vec<LinkHandle>,
+    read_addresses: fn() -> OutboundAddresses,
+    shutdown: ShutdownHandle,
+) {
+    let mut seen = read_addresses();
+    let mut clocks = ClockPair::now();
     loop {
         petasos_runtime::select! {
-            () = stopper.stopped() => return,
-            () = tokio::time::sleep(EVERY) => {}
+            () = shutdown.stopped() => return,
+            () = tokio::time::sleep(CHECK_INTERVAL) => {}
         }
-        let now = outward();
+        let now = read_addresses();
         let moved = has_moved(seen, now);
         seen = now;
         if moved {
-            tracing::warn!("the network has changed; every link is tried anew");
+            tracing::warn!("the network has changed; reconnecting every link");
             retry_all(&links).await;
         } else if clocks.jumped() {
-            tracing::warn!("the clock jumped; every link is tried anew");
+            tracing::warn!("the clock jumped; reconnecting every link");
             retry_all(&links).await;
         }
     }
 }
 
-/// Whether a try is worth it: another way out. A way that is only gone leads nowhere; its return is a change.
-fn has_moved(before: Outward, now: Outward) -> bool {
+/// Whether there is a new outbound address. A lost address is no reason to reconnect.
+fn has_moved(before: OutboundAddresses, now: OutboundAddresses) -> bool {
     let another = |before: Option<IpAddr>, now: Option<IpAddr>| now.is_some() && now != before;
     another(before.v4, now.v4) || another(before.v6, now.v6)
 }
 
-/// The wall clock goes on while the machine sleeps; the other one does not.
-struct Clocks {
+/// The wall clock continues during suspend; the monotonic clock does not.
+struct ClockPair {
     wall: Millis,
-    steady: Instant,
+    monotonic: Instant,
 }
 
-impl Clocks {
+impl ClockPair {
     fn now() -> Self {
-        Self { wall: clock::now(), steady: Instant::now() }
+        Self { wall: clock::now(), monotonic: Instant::now() }
     }
 
-    /// Since the last question.
     fn jumped(&mut self) -> bool {
         let now = Self::now();
-        let steady = now.steady.duration_since(self.steady);
-        // Set back, it is behind by what has passed since, too.
-        let apart = now.wall.since(self.wall).abs_diff(steady) + self.wall.since(now.wall);
+        let monotonic = now.monotonic.duration_since(self.monotonic);
+        // Also covers a wall clock that was set back.
+        let apart = now.wall.since(self.wall).abs_diff(monotonic) + self.wall.since(now.wall);
         *self = now;
-        apart > JUMP
+        apart > MAX_DRIFT
     }
 }
 
@@ -99,12 +100,12 @@ impl Clocks {
 mod tests {
     use super::*;
 
-    fn at(v4: &str, v6: &str) -> Outward {
-        Outward { v4: v4.parse().ok(), v6: v6.parse().ok() }
+    fn at(v4: &str, v6: &str) -> OutboundAddresses {
+        OutboundAddresses { v4: v4.parse().ok(), v6: v6.parse().ok() }
     }
 
     #[test]
-    fn another_address_or_the_return_of_one_is_worth_a_try() {
+    fn new_or_returned_address_counts_as_change() {
         for (before, now, want) in [
             (at("10.0.0.5", ""), at("10.0.0.5", ""), false),
             (at("10.0.0.5", ""), at("192.168.7.2", ""), true),
@@ -120,15 +121,15 @@ mod tests {
     }
 
     #[test]
-    fn the_kernel_answers_without_a_packet() {
-        // Whatever this machine's routes are, asking twice gives the same answer.
-        assert_eq!(outward(), outward());
-        assert_eq!(towards("127.0.0.1:9".parse().unwrap()), Some(Ipv4Addr::LOCALHOST.into()));
+    fn reads_outbound_address_from_routing_table() {
+        // The result depends on the machine, but must be stable.
+        assert_eq!(outbound_addresses(), outbound_addresses());
+        assert_eq!(local_address_for("127.0.0.1:9".parse().unwrap()), Some(Ipv4Addr::LOCALHOST.into()));
     }
 
     #[test]
-    fn clocks_that_go_on_together_have_not_jumped_and_others_have() {
-        let mut clocks = Clocks::now();
+    fn detects_clock_jumps_in_both_directions() {
+        let mut clocks = ClockPair::now();
         assert!(!clocks.jumped());
         let minute = Duration::from_secs(60);
         for wall in [clock::now().before(minute), clock::now().after(minute)] {

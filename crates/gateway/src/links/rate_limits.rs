@@ -1,9 +1,9 @@
-//! Stores the rate limits that platforms impose, so that they outlive the process.
+//! Persists the rate limits that platforms impose.
 //!
-//! One task per adapter, in a gateway and in a connector. The adapter's `Limits` hold back the requests; this writes what they record and deletes what is
-//! over. A lane whose send was refused stores the wait with the postponed item, in one commit; what other requests
-//! meet (typing, reactions, edits of previews, the command menu) is stored here right after. A crash before that
-//! commit forgets the wait.
+//! One task per adapter, in a gateway and in a connector. The adapter's `RateLimits` enforce the limits; this task stores new
+//! penalties and deletes expired ones. A lane whose send was refused stores the penalty together with the postponed item;
+//! penalties of other requests (typing, reactions, preview edits, the command menu) are stored here, and a crash before
+//! that commit loses them.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -13,17 +13,16 @@ use petasos_core::{Millis, Platform};
 use petasos_platforms::Adapter;
 
 use crate::clock;
-use crate::lifecycle::shutdown::Stopper;
+use crate::lifecycle::shutdown::ShutdownHandle;
 use crate::links::channels::Channels;
 use crate::runtime::commit::Commit;
 use crate::storage::database::Db;
 
-/// How long to wait when the store refuses.
 const STORE_RETRY: Duration = Duration::from_secs(1);
-/// A sleep is never longer: the clock may be set.
-const LOOK: Duration = Duration::from_secs(60);
+/// Bounded because the clock may be set.
+const MAX_SLEEP: Duration = Duration::from_secs(60);
 
-/// Puts stored penalties in force. Those of a platform that is switched off stay in the store until they are over.
+/// Applies stored penalties. Those of unconfigured platforms stay in the store until they expire.
 pub(crate) fn restore(channels: &Channels, penalties: Vec<Penalty>) {
     for adapter in channels.adapters() {
         let served = |platform: Platform| channels.is_served_by(platform, adapter);
@@ -36,17 +35,17 @@ pub(crate) fn restore(channels: &Channels, penalties: Vec<Penalty>) {
     }
 }
 
-/// Stores what the adapter records until `stopper` stops it.
-pub async fn keep(adapter: Arc<Adapter>, db: Db, stopper: Stopper) {
+pub async fn persist(adapter: Arc<Adapter>, db: Db, shutdown: ShutdownHandle) {
     let limits = adapter.limits();
     // Rows restored at boot are deleted when they expire.
     let mut next_end = limits.next_end();
     loop {
-        let (now, unsaved) = (clock::now(), limits.unsaved());
+        let now = clock::now();
+        let unsaved = limits.unsaved();
         if !unsaved.is_empty() || next_end.is_some_and(|end| end <= now) {
             if let Err(error) = store(&db, unsaved.clone(), now).await {
-                tracing::warn!(%error, platform = %adapter.platform(), "a rate limit cannot be stored");
-                if stopper.stopping() {
+                tracing::warn!(%error, platform = %adapter.platform(), "cannot store a rate limit");
+                if shutdown.stopping() {
                     return;
                 }
                 tokio::time::sleep(STORE_RETRY).await;
@@ -55,16 +54,16 @@ pub async fn keep(adapter: Arc<Adapter>, db: Db, stopper: Stopper) {
             limits.saved(&unsaved);
             next_end = None;
         }
-        // One that the adapter has forgotten meanwhile is still in the store.
+        // Includes penalties that are only in the store.
         next_end = next_end.into_iter().chain(limits.next_end()).min();
-        if limits.unsaved().is_empty() && stopper.stopping() {
+        if limits.unsaved().is_empty() && shutdown.stopping() {
             return;
         }
-        let look = now.after(LOOK);
+        let latest = now.after(MAX_SLEEP);
         petasos_runtime::select! {
             () = limits.changed() => {}
-            () = clock::sleep_until(next_end.unwrap_or(look).min(look)) => {}
-            () = stopper.stopped() => {}
+            () = clock::sleep_until(next_end.unwrap_or(latest).min(latest)) => {}
+            () = shutdown.stopped() => {}
         }
     }
 }

@@ -1,4 +1,4 @@
-//! What a relay needs of the gateway: what stored conversations know of their chats, and a word before we leave.
+//! Relay support: restores what is known about chats, and notifies the connector before a shutdown.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -8,18 +8,18 @@ use petasos_core::Millis;
 use crate::links::channels::Channels;
 use crate::storage::database::Db;
 
-/// How long a connector may take to say that it keeps what comes for us.
+/// For the connector's confirmation that it keeps new messages.
 pub(crate) const GRANTED_WITHIN: Duration = Duration::from_secs(2);
 
-/// Conversations read at start, the latest used.
-const REMEMBERED: usize = 2048;
+/// Only the most recently used sessions are read.
+const MAX_ENTRIES: usize = 2048;
 
-/// Whom each chat belongs to, for messages to chats that have not written since the start.
-pub(crate) async fn remember(channels: &Channels, db: &Db) {
+/// Restores the owners of chats, for messages to chats that have not written since the start.
+pub(crate) async fn restore_chats(channels: &Channels, db: &Db) {
     let Some(relay) = channels.relay() else { return };
-    match db.read(|reader| reader.entries_since(Millis(0), REMEMBERED)).await {
+    match db.read(|reader| reader.entries_since(Millis(0), MAX_ENTRIES)).await {
         Ok(entries) => {
-            // The latest last: it is the last to be forgotten.
+            // Oldest first, so that the newest stay in the relay's cache.
             entries
                 .iter()
                 .rev()
@@ -32,10 +32,10 @@ pub(crate) async fn remember(channels: &Channels, db: &Db) {
     }
 }
 
-/// Best effort: a connector that does not answer keeps what we do not acknowledge.
+/// Best effort: a connector that does not respond keeps unacknowledged messages anyway.
 pub(crate) async fn go_idle(channels: Arc<Channels>) {
     if let Some(relay) = channels.relay() {
         let granted = relay.go_idle(GRANTED_WITHIN).await;
-        tracing::info!(granted, "told the connector that we leave");
+        tracing::info!(granted, "announced the shutdown to the connector");
     }
 }

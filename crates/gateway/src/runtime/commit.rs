@@ -1,106 +1,97 @@
-//! Every place where something is committed, by name, and how a test ends the process exactly there.
+//! Names of all commits, and a way for tests to kill the process at each of them.
 //!
-//! `tests/sweep/` of the program has a case for each: a new name without one does not build. Builds without debug
-//! assertions know nothing of dying.
+//! `tests/sweep/` of the program has a case for each; a new name without a case does not build. Only with debug assertions.
 
-/// What a commit is for.
+/// The purpose of a commit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Commit {
-    /// A process takes over from the one before it.
+    /// Takeover from the previous process.
     TakeOver,
-    /// A platform's batch, with its cursor.
-    Take,
-    /// A message from the page, the terminal or a program.
+    /// A platform's batch and its cursor.
+    AcceptBatch,
+    /// A message from the page, the terminal or the API.
     Submit,
-    /// Ended background work becomes messages.
+    /// Completions become inbox messages.
     Completions,
-    /// What waited for a link may leave.
+    /// Lanes that waited for a link are due again.
     WakeLanes,
-    /// A turn begins.
     Begin,
-    /// A turn goes on, or ends.
+    /// A turn advances or ends.
     Step,
-    /// An answer without a turn, with what it is about.
-    Say,
-    /// What became of a message's files, or what it was made into.
+    /// A reply without a turn.
+    Reply,
+    /// Downloaded files or a new text of an inbox message.
     Rewrite,
-    /// A turn that was found open runs again.
-    TakenUp,
-    /// A suspect ran for the stable interval.
+    ResumeTurn,
     ClearSuspect,
-    /// A message that cannot be handled is given up.
+    /// A message that cannot be processed is given up.
     GiveUp,
-    /// The outcome of one item, and the next one taken.
+    /// The outcome of an item, and the claim of the next one.
     Claim,
-    /// The next part of an item is handed over.
+    /// The next part of an item is about to be sent.
     Sending,
     PartSent,
-    /// What happened to an item whose lane stops or waits.
+    /// The outcome of an item whose lane stops or waits.
     Outcome,
     Postpone,
-    Bury,
-    /// A preview is about to be shown.
+    DeadLetter,
     StagePreview,
     PreviewShown,
     DropPreview,
-    /// Something arrived in a chat that was taken for dead.
+    /// A message arrived from a dead chat.
     ChatAlive,
-    /// A stop marks whoever is at work.
-    MarkAtWork,
-    /// Chats hear of a stop.
-    Announce,
-    /// A stop notes who was cut off.
-    CloseBooks,
+    /// A shutdown marks the running turns.
+    MarkInterrupted,
+    AnnounceShutdown,
+    /// A shutdown records which turns it interrupted.
+    ConfirmInterrupted,
     DropBanners,
-    /// Something is said that nobody asked for.
-    Post,
-    PassOn,
-    /// An outage is told.
+    Notification,
+    Forward,
+    /// Notices about outages and other texts for the owner.
     Outage,
-    /// Scheduled work begins.
+    /// Runs of scheduled jobs start.
     CronBegin,
-    /// Scheduled work is told.
-    CronTell,
-    /// A job is made, changed or removed.
+    /// A finished run is reported.
+    CronReport,
+    /// A job is created, changed or removed.
     CronJob,
-    /// A background process begins, starts, ends.
+    /// An event of a background process.
     Process,
-    /// What the owner does to messages, pairings and logins.
+    /// Changes of messages, pairings and logins by the owner.
     Operator,
-    /// Somebody is asked, answers, or is not asked any more.
+    /// A question is asked, answered or withdrawn.
     Question,
-    /// The agent's list of what is to be done.
     Todo,
-    /// A run that a program asked for.
+    /// An API run.
     Run,
-    /// Work is given to subagents, or they have ended.
+    /// A delegation batch starts or ends.
     Delegation,
-    /// A topic was made for an answer, or is gone.
+    /// A topic was created or removed.
     Topic,
-    /// A platform wants us to wait, or such a wait is over.
+    /// Penalties are stored or expire.
     RateLimit,
-    /// What the other end of the relay keeps.
+    /// State of a connector.
     Connector,
-    /// Old rows go.
+    /// Old rows are removed.
     Sweep,
-    /// A conversation leaves the database; its archive is on disk.
+    /// A conversation is removed; its archive is on disk.
     Archive,
-    /// Whether the database answers.
-    Pulse,
+    HealthCheck,
 }
 
 impl Commit {
     pub const ALL: [Self; 44] = [
         Self::TakeOver,
-        Self::Take,
+        Self::AcceptBatch,
         Self::Submit,
         Self::Completions,
         Self::WakeLanes,
         Self::Begin,
         Self::Step,
-        Self::Say,
+        Self::Reply,
         Self::Rewrite,
-        Self::TakenUp,
+        Self::ResumeTurn,
         Self::ClearSuspect,
         Self::GiveUp,
         Self::Claim,
@@ -108,20 +99,20 @@ impl Commit {
         Self::PartSent,
         Self::Outcome,
         Self::Postpone,
-        Self::Bury,
+        Self::DeadLetter,
         Self::StagePreview,
         Self::PreviewShown,
         Self::DropPreview,
         Self::ChatAlive,
-        Self::MarkAtWork,
-        Self::Announce,
-        Self::CloseBooks,
+        Self::MarkInterrupted,
+        Self::AnnounceShutdown,
+        Self::ConfirmInterrupted,
         Self::DropBanners,
-        Self::Post,
-        Self::PassOn,
+        Self::Notification,
+        Self::Forward,
         Self::Outage,
         Self::CronBegin,
-        Self::CronTell,
+        Self::CronReport,
         Self::CronJob,
         Self::Process,
         Self::Operator,
@@ -134,20 +125,20 @@ impl Commit {
         Self::Connector,
         Self::Sweep,
         Self::Archive,
-        Self::Pulse,
+        Self::HealthCheck,
     ];
 }
 
-/// Which side of a commit.
+/// Before or after a commit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Side {
     /// Nothing of it is on disk.
     Before,
-    /// It is on disk, and nobody has been told.
+    /// It is on disk, and its callers have not resumed.
     After,
 }
 
-/// The place to die at: `Begin:After`, or `Begin:After:2` for the second time.
+/// `PETASOS_DIE_AT` names the commit: `Begin:After`, or `Begin:After:2` for its second time.
 #[cfg(debug_assertions)]
 pub(crate) fn may_die_at(commit: Commit, side: Side) {
     use std::sync::OnceLock;
@@ -163,7 +154,7 @@ pub(crate) fn may_die_at(commit: Commit, side: Side) {
     });
     let Some((place, times)) = place else { return };
     if *place == format!("{commit:?}:{side:?}") && PASSED.fetch_add(1, Ordering::Relaxed) + 1 == *times {
-        // As the kernel would: no goodbye.
+        // SIGKILL: no cleanup runs.
         let _ = rustix::process::kill_process(rustix::process::getpid(), rustix::process::Signal::KILL);
         std::thread::park();
     }
@@ -172,7 +163,7 @@ pub(crate) fn may_die_at(commit: Commit, side: Side) {
 #[cfg(not(debug_assertions))]
 pub(crate) const fn may_die_at(_commit: Commit, _side: Side) {}
 
-/// A simulation may refuse a commit, or end the process before it.
+/// A simulation may refuse the commit, or kill the process before it.
 #[cfg(feature = "simulation")]
 pub(crate) fn about_to_commit(commits: &[Commit]) -> Result<(), petasos_store::Error> {
     super::simulation::before(commits)
@@ -183,7 +174,7 @@ pub(crate) const fn about_to_commit(_commits: &[Commit]) -> Result<(), petasos_s
     Ok(())
 }
 
-/// A simulation sees what is on disk, and may end the process before anybody is told.
+/// A simulation checks what is on disk, and may kill the process before the callers resume.
 #[cfg(feature = "simulation")]
 pub(crate) fn has_committed(commits: &[Commit], store: &petasos_store::Reads) {
     super::simulation::after(commits, store);
@@ -197,10 +188,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_commit_is_listed_once() {
+    fn all_lists_every_commit_once() {
         let named: std::collections::HashSet<_> = Commit::ALL.into_iter().collect();
         assert_eq!(named.len(), Commit::ALL.len());
-        // The last one: whoever adds a name behind it finds this number wrong.
-        assert_eq!(Commit::Pulse as usize + 1, Commit::ALL.len());
+        // Fails if a variant is added after the last one.
+        assert_eq!(Commit::HealthCheck as usize + 1, Commit::ALL.len());
     }
 }

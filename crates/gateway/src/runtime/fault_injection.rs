@@ -1,44 +1,44 @@
-//! Promises that a test has this program break, to show that whoever tries them notices.
+//! Fault injection: guarantees that tests disable and bugs that simulations plant, to prove that the tests detect them.
 //!
-//! Named by the variable `PETASOS_BREAKS`. Builds without debug assertions know nothing of it.
+//! The variable `PETASOS_BREAKS` names the disabled guarantees; only with debug assertions.
 
-pub use petasos_runtime::fault_injection::Planted;
+pub use petasos_runtime::fault_injection::PlantedBug;
 pub(crate) use petasos_runtime::fault_injection::planted;
 
-/// What can be wrong.
+/// A guarantee that can be disabled.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Broken {
-    /// A copy says nothing of being one.
+pub(crate) enum Guarantee {
+    /// A possible duplicate is marked as one.
     Marks,
-    /// What the store refused is acknowledged.
+    /// A message that the store refused is not acknowledged.
     Refusals,
 }
 
 #[cfg(debug_assertions)]
-pub(crate) fn breaks(what: Broken) -> bool {
-    static WISHES: std::sync::OnceLock<String> = std::sync::OnceLock::new();
-    let wishes = WISHES.get_or_init(|| std::env::var("PETASOS_BREAKS").unwrap_or_default());
-    wishes.split(',').any(|wish| wish == format!("{what:?}"))
+pub(crate) fn is_disabled(what: Guarantee) -> bool {
+    static DISABLED: std::sync::OnceLock<String> = std::sync::OnceLock::new();
+    let disabled = DISABLED.get_or_init(|| std::env::var("PETASOS_BREAKS").unwrap_or_default());
+    disabled.split(',').any(|name| name == format!("{what:?}"))
 }
 
 #[cfg(not(debug_assertions))]
-pub(crate) const fn breaks(_what: Broken) -> bool {
+pub(crate) const fn is_disabled(_what: Guarantee) -> bool {
     false
 }
 
-/// For a planted bug: who wrote last, in whichever chat.
+/// For a planted bug: records the last inbound message.
 #[cfg(feature = "simulation")]
-pub(crate) fn wrote_last(inbound: &petasos_core::Inbound) {
+pub(crate) fn record_inbound(inbound: &petasos_core::Inbound) {
     super::simulation::set_current_chat(inbound);
 }
 
 #[cfg(not(feature = "simulation"))]
-pub(crate) const fn wrote_last(_inbound: &petasos_core::Inbound) {}
+pub(crate) const fn record_inbound(_inbound: &petasos_core::Inbound) {}
 
-/// Where a planted bug sends every answer.
+/// For a planted bug: the message whose chat gets all answers.
 #[cfg(feature = "simulation")]
 pub(crate) fn current_chat() -> Option<petasos_core::Inbound> {
-    planted(Planted::CurrentChat).then(super::simulation::current_chat).flatten()
+    planted(PlantedBug::CurrentChat).then(super::simulation::current_chat).flatten()
 }
 
 #[cfg(not(feature = "simulation"))]

@@ -1,4 +1,4 @@
-//! What every task builds on: clock and randomness, named tasks, commit points, fault injection.
+//! Basics of all tasks: clock and randomness, named tasks, commit points, fault injection.
 
 pub mod clock;
 pub(crate) mod commit;

@@ -1,4 +1,4 @@
-//! What a simulation does to the gateway of its thread: it meets every commit, and it plants bugs.
+//! Simulation hooks, per thread: observes and fails commits, and plants bugs.
 
 use std::cell::RefCell;
 use std::fmt;
@@ -7,28 +7,28 @@ use petasos_core::Inbound;
 use petasos_store::{Error as StoreError, Reads};
 
 use super::commit::Commit;
-pub use super::fault_injection::Planted;
+pub use super::fault_injection::PlantedBug;
 use super::fault_injection::planted;
 
-/// What becomes of a commit.
+/// The fault to inject into a commit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Fate {
-    Kept,
+pub enum CommitFault {
+    None,
     /// The disk is full.
-    Refused,
-    /// The process was killed; it does not get to its next line.
-    Dies,
+    Refuse,
+    /// The process is killed at this point.
+    Kill,
 }
 
-/// Meets the commits of one thread.
-pub trait Commits: fmt::Debug {
-    /// Nothing of it is on disk.
-    fn before(&mut self, commits: &[Commit]) -> Fate;
+/// Observes the commits of one thread.
+pub trait CommitObserver: fmt::Debug {
+    /// Called before the commit is on disk.
+    fn before(&mut self, commits: &[Commit]) -> CommitFault;
 
-    /// It is on disk, and nobody has been told.
-    fn after(&mut self, commits: &[Commit], store: &Reads) -> Fate;
+    /// Called when the commit is on disk, before its callers resume.
+    fn after(&mut self, commits: &[Commit], store: &Reads) -> CommitFault;
 
-    /// So many messages of people wait in one session.
+    /// Reports the queue length of a session.
     fn queued(&mut self, waiting: usize);
 
     /// The machine is asked to suspend. `false`: it refuses.
@@ -36,57 +36,59 @@ pub trait Commits: fmt::Debug {
 }
 
 thread_local! {
-    static COMMITS: RefCell<Option<Box<dyn Commits>>> = const { RefCell::new(None) };
-    static WROTE_LAST: RefCell<Option<Inbound>> = const { RefCell::new(None) };
+    static OBSERVER: RefCell<Option<Box<dyn CommitObserver>>> = const { RefCell::new(None) };
+    static LAST_INBOUND: RefCell<Option<Inbound>> = const { RefCell::new(None) };
 }
 
-/// From now on the commits of this thread meet these, and it has this bug.
-pub fn install(commits: Box<dyn Commits>, bug: Option<Planted>) {
-    COMMITS.set(Some(commits));
+/// Installs an observer and a planted bug for this thread.
+pub fn install(commits: Box<dyn CommitObserver>, bug: Option<PlantedBug>) {
+    OBSERVER.set(Some(commits));
     petasos_runtime::simulation::plant(bug);
 }
 
 pub fn uninstall() {
-    COMMITS.set(None);
+    OBSERVER.set(None);
     petasos_runtime::simulation::plant(None);
-    WROTE_LAST.set(None);
+    LAST_INBOUND.set(None);
 }
 
 pub(super) fn set_current_chat(inbound: &Inbound) {
-    if planted(Planted::CurrentChat) {
-        WROTE_LAST.set(Some(inbound.clone()));
+    if planted(PlantedBug::CurrentChat) {
+        LAST_INBOUND.set(Some(inbound.clone()));
     }
 }
 
 pub(super) fn current_chat() -> Option<Inbound> {
-    WROTE_LAST.with_borrow(Clone::clone)
+    LAST_INBOUND.with_borrow(Clone::clone)
 }
 
 pub(crate) fn queued(waiting: usize) {
-    COMMITS.with_borrow_mut(|met| {
-        if let Some(met) = met {
-            met.queued(waiting);
+    OBSERVER.with_borrow_mut(|observer| {
+        if let Some(observer) = observer {
+            observer.queued(waiting);
         }
     });
 }
 
-/// Whether the machine accepts the command that suspends it.
+/// The machine is asked to suspend. `false`: it refuses.
 pub(crate) fn suspended() -> bool {
-    COMMITS.with_borrow_mut(|met| met.as_mut().is_some_and(|met| met.suspended()))
+    OBSERVER.with_borrow_mut(|observer| observer.as_mut().is_some_and(|observer| observer.suspended()))
 }
 
 pub(super) fn before(commits: &[Commit]) -> Result<(), StoreError> {
-    match COMMITS.with_borrow_mut(|met| met.as_mut().map(|met| met.before(commits))) {
-        None | Some(Fate::Kept) => Ok(()),
-        Some(Fate::Refused) => Err(StoreError::Full),
-        Some(Fate::Dies) => die(),
+    match OBSERVER.with_borrow_mut(|observer| observer.as_mut().map(|observer| observer.before(commits))) {
+        None | Some(CommitFault::None) => Ok(()),
+        Some(CommitFault::Refuse) => Err(StoreError::Full),
+        Some(CommitFault::Kill) => die(),
     }
 }
 
 pub(super) fn after(commits: &[Commit], store: &Reads) {
-    match COMMITS.with_borrow_mut(|met| met.as_mut().map(|met| met.after(commits, store))) {
-        None | Some(Fate::Kept | Fate::Refused) => {}
-        Some(Fate::Dies) => die(),
+    match OBSERVER
+        .with_borrow_mut(|observer| observer.as_mut().map(|observer| observer.after(commits, store)))
+    {
+        None | Some(CommitFault::None | CommitFault::Refuse) => {}
+        Some(CommitFault::Kill) => die(),
     }
 }
 

@@ -1,37 +1,37 @@
-//! Every long-lived task has a name, and the gateway does not outlive it unnoticed.
+//! Named long-lived tasks.
 //!
-//! A panic is an exit like any other: it is logged with the task's name, and the gateway stops, because it
-//! cannot keep its promises without the task. The next start recovers.
+//! If a vital task panics or ends early, the error is logged with the task's name and the gateway stops; the next start
+//! recovers.
 
 use std::future::Future;
 
 use tokio::task::JoinHandle;
 
 use crate::Error;
-use crate::lifecycle::shutdown::Stopper;
+use crate::lifecycle::shutdown::ShutdownHandle;
 
-/// Starts a task that must live as long as the gateway.
+/// Starts a task that must run as long as the gateway.
 pub fn vital(
     name: &'static str,
-    stopper: &Stopper,
+    shutdown: &ShutdownHandle,
     task: impl Future<Output = ()> + Send + 'static,
 ) -> JoinHandle<()> {
-    let stopper = stopper.clone();
+    let shutdown = shutdown.clone();
     petasos_runtime::spawn(async move {
         let ended = petasos_runtime::spawn(task).await;
         if ended.is_err() {
             tracing::error!(task = name, "task panicked");
         }
-        if !stopper.stopping() {
-            tracing::error!(task = name, "the gateway cannot go on without this task and stops");
-            stopper.fail();
+        if !shutdown.stopping() {
+            tracing::error!(task = name, "a vital task has ended; stopping the gateway");
+            shutdown.fail();
         }
     })
 }
 
-/// Runs a future to its end, also if the caller is dropped meanwhile: the handler of a closed HTTP connection, a tool
-/// call that `/stop` aborts. A commit and the hand-over that follows it belong into one such future; otherwise a
-/// caller that is dropped between the two leaves stored work that starts only after the next process start.
+/// Runs a future to its end even if the caller is dropped, such as the handler of a closed HTTP connection or an aborted
+/// tool call. A commit and the dispatch that follows it belong in one such future; otherwise a caller dropped in between
+/// leaves stored work that starts only with the next process.
 ///
 /// # Errors
 /// If the future panicked, or the runtime shuts down.
@@ -50,11 +50,12 @@ pub(crate) mod testing {
     use crate::runtime::commit::Commit;
     use crate::storage::database::Db;
 
-    /// Polls a future this often, each time after it was woken, and drops it. Returns when the tasks that it started have
-    /// enqueued their writes and these are committed. `false`: it finished.
+    /// Polls a future this many times and drops it, then waits until the writes of the tasks that it started are committed.
+    /// `false`: the future finished.
     pub(crate) async fn dropped_after(polls: usize, db: &Db, future: impl Future) -> bool {
         let dropped = {
-            let (mut future, mut left) = (pin!(future), polls);
+            let mut future = pin!(future);
+            let mut left = polls;
             poll_fn(|context| {
                 if left == 0 {
                     return Poll::Ready(true);
@@ -67,7 +68,7 @@ pub(crate) mod testing {
         for _ in 0..8 {
             tokio::task::yield_now().await;
         }
-        db.write(Commit::Pulse, |_| Ok(())).await.unwrap();
+        db.write(Commit::HealthCheck, |_| Ok(())).await.unwrap();
         dropped
     }
 }

@@ -1,12 +1,18 @@
-//! One conversation: its queue, its turn, and what can be seen of it.
+//! The task of one session: its queue, its turn, and the view of both.
 //!
-//! The task owns its queue and its turn; nobody else touches them. Everything it knows is in the store as
-//! well: a session that starts, after a crash or after a quiet hour, reads its open turn and its waiting
-//! messages and goes on (`recover.rs`). There is no other way to start.
+//! The task is the only owner of its queue and its turn. All of its state is also in the store: a session that starts, after a
+//! crash or an idle hour, reads its open turn and its queued messages and continues (`turn/recover.rs`). There is no other way to
+//! start.
 //!
-//! `messages` lets messages in and answers without a turn, `turn` starts turns and runs them, `commands` obeys slash
-//! commands, `approvals` and `questions` wait for people, `errands` does what tools ask of the gateway. `router.rs` finds or
-//! starts a session's task, `view.rs` is what others may watch, `handles.rs` is the world around all of it.
+//! | module | purpose |
+//! |---|---|
+//! | `router` | finds or starts a session's task |
+//! | `messages` | admission, files, replies without a turn, hook events |
+//! | `turn` | starts and runs turns |
+//! | `commands` | slash commands, and replies to open questions |
+//! | `approvals`, `questions` | command approvals and questions to people |
+//! | `errands` | tools that need the gateway |
+//! | `view`, `handles` | what others can watch; shared dependencies |
 
 pub(crate) mod approvals;
 mod commands;
@@ -25,199 +31,190 @@ use std::time::Duration;
 
 use petasos_core::admission::Arrival;
 use petasos_core::command::{self as slash, Parsed};
-use petasos_core::journal::{Outcome, Write};
+use petasos_core::journal::{MessageOutcome, Write};
 use petasos_core::message::ChatType;
 use petasos_core::turn::{Event, Turn};
 use petasos_core::{Inbound, InboxId, Millis, Platform, SessionKey};
-use petasos_store::Pending;
+use petasos_store::PendingMessage;
 use tokio::sync::{mpsc, watch};
 use tokio::time::Instant;
 
 use crate::clock;
 use crate::runtime::commit::Commit;
-use crate::runtime::fault_injection::{Planted, planted};
-use crate::sessions::router::Word;
-use crate::sessions::view::View;
-pub(crate) use handles::{Agent, Handles, People};
-use messages::admit::Promise;
-use messages::files::{self, Arriving};
-use turn::Running;
-use turn::work::{self, Work};
+use crate::runtime::fault_injection::{PlantedBug, planted};
+use crate::sessions::router::SessionCommand;
+use crate::sessions::view::SessionView;
+pub(crate) use handles::{AgentHandles, Handles, PeopleHandles};
+use messages::admit::AdmissionPromise;
+use messages::files::{self, PendingDownloads};
+use turn::RunningTurn;
+use turn::work::{self, TurnWork};
 
-/// An idle session ends after this long.
-const LINGER: Duration = Duration::from_secs(60);
-/// One whose channel ends with the answer: whoever comes back may come days later, and thousands do not.
-const BRIEF_LINGER: Duration = Duration::from_millis(100);
-/// At most one acknowledgement per session in this time.
-const ACK_EVERY: Duration = Duration::from_secs(30);
+/// Idle time after which a session retires.
+const IDLE_TIMEOUT: Duration = Duration::from_secs(60);
+/// Idle time on channels that end with the answer: clients may return days later, and there may be thousands.
+const BRIEF_IDLE_TIMEOUT: Duration = Duration::from_millis(100);
+/// Minimum interval between two acknowledgements of a session.
+const ACK_INTERVAL: Duration = Duration::from_secs(30);
 
-/// What a session is made from.
 #[derive(Debug)]
-pub(crate) struct Seed {
+pub(crate) struct SessionSeed {
     pub(crate) key: SessionKey,
     pub(crate) handles: Arc<Handles>,
-    pub(crate) words: mpsc::Receiver<Word>,
-    /// Set when a word did not fit into the mailbox: the inbox has more than we were told.
-    pub(crate) missed: Arc<AtomicBool>,
-    pub(crate) show: watch::Sender<View>,
-    pub(crate) past: Past,
+    pub(crate) commands: mpsc::Receiver<SessionCommand>,
+    /// Set when a command did not fit into the mailbox: reload the inbox.
+    pub(crate) overflowed: Arc<AtomicBool>,
+    pub(crate) view_tx: watch::Sender<SessionView>,
+    pub(crate) history: TaskHistory,
 }
 
-/// How the task that had this session before us, in this process, ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Past {
-    /// Well, or there was none.
-    Fresh,
-    /// It failed.
+pub(crate) enum TaskHistory {
+    /// Normally, or there was none.
+    Clean,
     Failed,
-    /// It failed several times in a row.
-    Hopeless,
+    FailedRepeatedly,
 }
 
-/// How a session ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Fate {
-    /// Nothing left to do, or the gateway stops.
-    Left,
-    /// The store refused a decision: what is open must be taken up again.
+pub(crate) enum TaskExit {
+    /// Idle, or shutdown.
+    Finished,
+    /// The store refused a decision: the session must be restarted.
     Failed,
 }
 
-pub(crate) async fn run(seed: Seed) -> Fate {
-    let Seed { key, handles, words, missed, show, past } = seed;
-    let session = Session {
+pub(crate) async fn run(seed: SessionSeed) -> TaskExit {
+    let SessionSeed { key, handles, commands, overflowed, view_tx, history } = seed;
+    let session = SessionTask {
         key,
         handles,
-        words,
-        missed,
-        show: Arc::new(show),
+        commands,
+        overflowed,
+        view_tx: Arc::new(view_tx),
         queue: VecDeque::new(),
-        arriving: Arriving::default(),
+        downloads: PendingDownloads::default(),
         running: None,
-        compressing: None,
+        compaction: None,
         reader: None,
-        barred: None,
+        gate_changes: None,
         known_up_to: InboxId(0),
         acked_at: None,
-        handling: None,
+        current: None,
     };
-    session.run(past).await
+    session.run(history).await
 }
 
-struct Session {
+struct SessionTask {
     key: SessionKey,
     handles: Arc<Handles>,
-    words: mpsc::Receiver<Word>,
-    missed: Arc<AtomicBool>,
-    show: Arc<watch::Sender<View>>,
-    /// Accepted messages that wait, oldest first.
-    queue: VecDeque<Waiting>,
-    /// Accepted messages whose files are on their way.
-    arriving: Arriving,
-    /// The open turn, and everything that lives as long as it does.
-    running: Option<Running>,
-    /// The `/compress` under way; no turn runs meanwhile.
-    compressing: Option<Compressing>,
-    /// Where the author of the last turn reads its answer.
+    commands: mpsc::Receiver<SessionCommand>,
+    overflowed: Arc<AtomicBool>,
+    view_tx: Arc<watch::Sender<SessionView>>,
+    /// Accepted messages, oldest first.
+    queue: VecDeque<QueuedMessage>,
+    /// Accepted messages whose files are being downloaded.
+    downloads: PendingDownloads,
+    running: Option<RunningTurn>,
+    compaction: Option<ManualCompaction>,
+    /// The platform of the last turn's author.
     reader: Option<Platform>,
-    /// No turn may start: wait for the gate to change.
-    barred: Option<watch::Receiver<u64>>,
-    /// Messages up to this one were read from the inbox, so a word about them is old news.
+    /// Set while no turn may start: wakes the session when the gate changes.
+    gate_changes: Option<watch::Receiver<u64>>,
+    /// Messages up to this id were read from the inbox; commands about them are ignored.
     known_up_to: InboxId,
     acked_at: Option<Millis>,
-    /// The message being dealt with. If the store refuses it for good, it is given up, not tried for ever.
-    handling: Option<Pending>,
+    /// The message being processed. If the store refuses it permanently, it is given up.
+    current: Option<PendingMessage>,
 }
 
-/// A `/compress`, and the work on it.
-struct Compressing {
-    asked: Pending,
-    work: Work,
+struct ManualCompaction {
+    command: PendingMessage,
+    work: TurnWork,
 }
 
-/// An accepted message that waits for its turn.
-struct Waiting {
-    pending: Pending,
-    /// It wants a turn of its own (`/queue`, a message of the gateway's).
+struct QueuedMessage {
+    pending: PendingMessage,
+    /// Gets a turn of its own (`/queue`, internal messages).
     alone: bool,
-    /// Its author counts on it: it is held, not turned away, while no turn may start.
+    /// Already acknowledged: it is held, not refused, while no turn may start.
     promised: bool,
-    /// Its second half may still be on the way until then.
+    /// Earliest start: the second half of a split message may still arrive.
     ready: Instant,
 }
 
-/// Why a session ends early.
-enum Ended {
+enum SessionError {
     Stopping,
-    /// The store will never take what we decided.
-    Refused,
+    /// The store refused a decision permanently.
+    StoreRefused,
 }
 
-impl Session {
-    async fn run(mut self, past: Past) -> Fate {
-        let mut going = Box::pin(self.recover(past)).await.map(|()| true);
-        while let Ok(true) = going {
-            going = self.once().await;
+impl SessionTask {
+    async fn run(mut self, history: TaskHistory) -> TaskExit {
+        let mut result = Box::pin(self.recover(history)).await.map(|()| true);
+        while let Ok(true) = result {
+            result = self.step().await;
         }
-        match going {
-            Ok(_) | Err(Ended::Stopping) => Fate::Left,
-            Err(Ended::Refused) => {
-                Box::pin(self.condemn()).await;
-                Fate::Failed
+        match result {
+            Ok(_) | Err(SessionError::Stopping) => TaskExit::Finished,
+            Err(SessionError::StoreRefused) => {
+                Box::pin(self.give_up_current()).await;
+                TaskExit::Failed
             }
         }
     }
 
-    /// Waits for one thing and deals with it. `false`: nothing left to do here. Whatever deals with it is boxed, so
-    /// that a session that only waits, as most do, is small.
-    async fn once(&mut self) -> Result<bool, Ended> {
-        self.handling = None;
-        if self.missed.swap(false, Ordering::AcqRel) {
+    /// Waits for one event and handles it. `false`: the session retires. Handlers are boxed, so that a session that only waits, as
+    /// most do, is small.
+    async fn step(&mut self) -> Result<bool, SessionError> {
+        self.current = None;
+        if self.overflowed.swap(false, Ordering::AcqRel) {
             Box::pin(self.reload()).await?;
         }
-        let ready = if self.barred.is_none() { self.ready() } else { None };
+        let ready = if self.gate_changes.is_none() { self.next_start_at() } else { None };
         if ready.is_some_and(|ready| ready <= Instant::now()) {
-            Box::pin(self.begin()).await?;
+            Box::pin(self.begin_turn()).await?;
             return Ok(true);
         }
-        let resting = self.running.is_none();
-        let idle = resting && self.queue.is_empty() && self.arriving.is_empty() && self.compressing.is_none();
-        let wait = ready.unwrap_or_else(|| Instant::now() + self.linger());
+        let turn_idle = self.running.is_none();
+        let idle =
+            turn_idle && self.queue.is_empty() && self.downloads.is_empty() && self.compaction.is_none();
+        let wait = ready.unwrap_or_else(|| Instant::now() + self.idle_timeout());
         let stalls_at = self.stalls_at();
-        let follow_at = self.running.as_ref().and_then(|running| running.follow_at);
-        let work = match (&mut self.running, &mut self.compressing) {
+        let preview_at = self.running.as_ref().and_then(|running| running.preview_at);
+        let work = match (&mut self.running, &mut self.compaction) {
             (Some(running), _) => running.work.as_mut(),
-            (None, compressing) => compressing.as_mut().map(|it| &mut it.work),
+            (None, compaction) => compaction.as_mut().map(|it| &mut it.work),
         };
         petasos_runtime::select! {
-            word = self.words.recv() => match word {
-                Some(Word::Arrived(pending)) => Box::pin(self.arrived(*pending)).await?,
-                Some(Word::Look) => Box::pin(self.reload()).await?,
-                Some(Word::Resume) => Box::pin(self.take_up()).await?,
-                Some(Word::Cancel(inbox, reply)) => {
+            command = self.commands.recv() => match command {
+                Some(SessionCommand::Message(pending)) => Box::pin(self.on_message(*pending)).await?,
+                Some(SessionCommand::ReloadInbox) => Box::pin(self.reload()).await?,
+                Some(SessionCommand::Resume) => Box::pin(self.resume_turn()).await?,
+                Some(SessionCommand::Cancel(inbox, reply)) => {
                     let cancelled = Box::pin(self.cancel(inbox)).await?;
                     let _ = reply.send(cancelled);
                 }
-                Some(Word::StopTurn(reply)) => {
+                Some(SessionCommand::StopTurn(reply)) => {
                     let stopped = Box::pin(self.interrupt()).await?;
-                    // Whoever asked may have gone.
+                    // The caller may have gone.
                     let _ = reply.send(stopped);
                 }
                 None => return Ok(false),
             },
-            inbound = files::fetched(&mut self.arriving) => Box::pin(self.files_are_here(inbound)).await?,
-            report = work::next(work) => Box::pin(self.report(report)).await?,
-            () = at(follow_at) => self.follow().await,
-            () = at(stalls_at) => Box::pin(self.stalled()).await?,
-            () = changed(&mut self.barred) => {
-                self.barred = None;
-                if planted(Planted::ForgetsHeld) {
+            inbound = files::next_downloaded(&mut self.downloads) => Box::pin(self.on_files_fetched(inbound)).await?,
+            report = work::next_report(work) => Box::pin(self.on_report(report)).await?,
+            () = sleep_until(preview_at) => self.start_preview().await,
+            () = sleep_until(stalls_at) => Box::pin(self.on_stall()).await?,
+            () = gate_changed(&mut self.gate_changes) => {
+                self.gate_changes = None;
+                if planted(PlantedBug::DropsHeldQueue) {
                     self.queue.clear();
                 }
             }
-            () = tokio::time::sleep_until(wait), if resting => {
-                if idle && self.show.receiver_count() <= 1 {
-                    self.leave().await;
+            () = tokio::time::sleep_until(wait), if turn_idle => {
+                if idle && self.view_tx.receiver_count() <= 1 {
+                    self.retire().await;
                     return Ok(false);
                 }
             }
@@ -225,17 +222,17 @@ impl Session {
         Ok(true)
     }
 
-    /// A message that is on disk.
-    async fn arrived(&mut self, pending: Pending) -> Result<(), Ended> {
+    /// Handles a committed message, unless it was already read from the inbox.
+    async fn on_message(&mut self, pending: PendingMessage) -> Result<(), SessionError> {
         if pending.id <= self.known_up_to {
             return Ok(());
         }
-        self.take_in(pending).await
+        self.process_message(pending).await
     }
 
-    async fn take_in(&mut self, pending: Pending) -> Result<(), Ended> {
-        if let Some(word) = self.as_word(&pending)
-            && Box::pin(self.hear_word(&pending, word)).await?
+    async fn process_message(&mut self, pending: PendingMessage) -> Result<(), SessionError> {
+        if let Some(reply) = self.as_question_reply(&pending)
+            && Box::pin(self.handle_question_reply(&pending, reply)).await?
         {
             return Ok(());
         }
@@ -243,10 +240,10 @@ impl Session {
             return Box::pin(self.command(pending)).await;
         }
         let arrival = if pending.inbound.internal { Arrival::Internal } else { Arrival::Text };
-        if self.waits_for_files(&pending) {
-            return self.await_files(pending, arrival, Promise::NotYet).await;
+        if self.must_wait_for_files(&pending) {
+            return self.enqueue_download(pending, arrival, AdmissionPromise::NotYet).await;
         }
-        Box::pin(self.take_up()).await?;
+        Box::pin(self.resume_turn()).await?;
         self.admit(pending, arrival).await
     }
 
@@ -254,91 +251,90 @@ impl Session {
         self.running.as_ref().map(|running| &running.turn)
     }
 
-    fn steering(&self) -> &[Pending] {
+    fn steering(&self) -> &[PendingMessage] {
         self.running.as_ref().map(|running| running.steering.as_slice()).unwrap_or_default()
     }
 
-    /// Ends the running turn. `false`: there was none.
-    async fn interrupt(&mut self) -> Result<bool, Ended> {
-        let Some(running) = &mut self.running else { return self.stop_compressing().await };
+    /// Ends the running turn. `false`: none was running.
+    async fn interrupt(&mut self) -> Result<bool, SessionError> {
+        let Some(running) = &mut self.running else { return self.stop_compaction().await };
         running.work = None;
-        let unstarted = self.unanswered().await?;
-        let shown = self.shown();
+        let unstarted = self.end_open_questions().await?;
+        let shown = self.text_shown();
         self.feed(Event::Interrupted { shown, unstarted }).await?;
         Ok(true)
     }
 
-    /// Ends what one message asks for, whether it works or waits. `false`: neither.
-    async fn cancel(&mut self, inbox: InboxId) -> Result<bool, Ended> {
+    /// Cancels the turn or the queued message with this id. `false`: neither was found.
+    async fn cancel(&mut self, inbox: InboxId) -> Result<bool, SessionError> {
         if self.turn().is_some_and(|turn| turn.id == inbox.into()) {
             return self.interrupt().await;
         }
-        let Some(at) = self.queue.iter().position(|waiting| waiting.pending.id == inbox) else {
+        let Some(position) = self.queue.iter().position(|waiting| waiting.pending.id == inbox) else {
             return Ok(false);
         };
-        self.change(Commit::Say, move |tx| {
+        self.write(Commit::Reply, move |tx| {
             let at = clock::now();
-            let outcome = Outcome::Cancelled;
+            let outcome = MessageOutcome::Cancelled;
             tx.apply(&[Write::SettleInbox { inbox: vec![inbox], outcome, at }], at)
         })
         .await?;
-        if let Some(waiting) = self.queue.remove(at) {
-            self.settled(waiting.pending.inbound.source.message_id.as_ref());
+        if let Some(waiting) = self.queue.remove(position) {
+            self.notify_run_ended(waiting.pending.inbound.source.message_id.as_ref());
         }
         self.publish_queue();
         Ok(true)
     }
 
-    /// After the commit: whoever waits for the end of a run learns of it.
-    fn settled(&self, run: Option<&String>) {
+    /// Called after the commit that settles an API run.
+    fn notify_run_ended(&self, run: Option<&String>) {
         if let Some(run) = run {
-            self.handles.runs.ended(run);
+            self.handles.runs.mark_ended(run);
         }
     }
 
-    /// How long it is worth waiting for the next message.
-    fn linger(&self) -> Duration {
+    fn idle_timeout(&self) -> Duration {
         let stays = |platform| self.handles.channels.capabilities(platform).async_delivery;
-        if self.reader.is_none_or(stays) { LINGER } else { BRIEF_LINGER }
+        if self.reader.is_none_or(stays) { IDLE_TIMEOUT } else { BRIEF_IDLE_TIMEOUT }
     }
 
-    /// Goes off the map, handing back what came in meanwhile.
-    async fn leave(&mut self) {
-        self.handles.router.leave(self.key.clone()).await;
-        let mut more = self.missed.load(Ordering::Acquire);
-        while let Ok(word) = self.words.try_recv() {
-            more = true;
-            drop(word);
+    /// Leaves the router's map. Commands that arrived meanwhile wake a new task.
+    async fn retire(&mut self) {
+        self.handles.router.retire(self.key.clone()).await;
+        let mut missed = self.overflowed.load(Ordering::Acquire);
+        while let Ok(command) = self.commands.try_recv() {
+            missed = true;
+            drop(command);
         }
-        if more {
-            // Everything is in the inbox; the session that starts next reads it there.
+        if missed {
+            // The next task reads the messages from the inbox.
             self.handles.router.wake(self.key.clone()).await;
         }
     }
 }
 
-/// Resolves at that moment; never, if there is none.
-async fn at(moment: Option<Instant>) {
+/// Never resolves for `None`.
+async fn sleep_until(moment: Option<Instant>) {
     match moment {
         Some(moment) => tokio::time::sleep_until(moment).await,
         None => std::future::pending().await,
     }
 }
 
-/// Resolves at the next change; never, if nothing is watched.
-async fn changed(news: &mut Option<watch::Receiver<u64>>) {
-    match news {
-        // The gate lives as long as its handles.
-        Some(news) => drop(news.changed().await),
+/// Never resolves for `None`.
+async fn gate_changed(changes: &mut Option<watch::Receiver<u64>>) {
+    match changes {
+        // The sender lives as long as the handles.
+        Some(changes) => drop(changes.changed().await),
         None => std::future::pending().await,
     }
 }
 
-fn is_command(pending: &Pending) -> bool {
+fn is_command(pending: &PendingMessage) -> bool {
     !pending.inbound.internal && parsed(&pending.inbound) != Parsed::Text
 }
 
-/// Only people give commands: what a program sends is text, whatever it begins with.
+/// Commands come from people only: a program's text is never a command.
 fn parsed(inbound: &Inbound) -> Parsed {
     match inbound.source.chat_type {
         ChatType::Webhook => Parsed::Text,

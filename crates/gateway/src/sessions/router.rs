@@ -1,7 +1,7 @@
-//! Finds a session's task, or starts it.
+//! The router task: finds or starts the task of a session.
 //!
-//! Owns the map from key to mailbox. A session that has nothing to do leaves after a while; its state is in
-//! the store, so the next message simply starts it again.
+//! Owns the map from session key to mailbox. An idle session retires; its state is in the store, so the next message starts it
+//! again.
 
 use std::collections::HashMap;
 use std::panic::AssertUnwindSafe;
@@ -11,35 +11,33 @@ use std::time::Duration;
 
 use futures_util::FutureExt;
 use petasos_core::{InboxId, SessionKey};
-use petasos_store::Pending;
+use petasos_store::PendingMessage;
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio::task::JoinSet;
 
-use crate::sessions::view::View;
-use crate::sessions::{self, Fate, Handles, Past, Seed};
+use crate::sessions::view::SessionView;
+use crate::sessions::{self, Handles, SessionSeed, TaskExit, TaskHistory};
 
-/// The way to the sessions.
 #[derive(Debug, Clone)]
-pub(crate) struct Router(mpsc::Sender<Ask>);
+pub(crate) struct Router(mpsc::Sender<RouterRequest>);
 
 #[derive(Debug)]
-enum Ask {
-    /// A message is on disk.
-    Arrived {
+enum RouterRequest {
+    Deliver {
         key: SessionKey,
-        pending: Box<Pending>,
+        pending: Box<PendingMessage>,
     },
-    /// There may be messages that it has not heard of.
+    /// The inbox may contain messages that the session has not seen.
     Wake {
         key: SessionKey,
     },
-    /// What was interrupted may go on.
+    /// The interrupted turn may be resumed.
     Resume {
         key: SessionKey,
     },
     View {
         key: SessionKey,
-        reply: oneshot::Sender<watch::Receiver<View>>,
+        reply: oneshot::Sender<watch::Receiver<SessionView>>,
     },
     StopTurn {
         key: SessionKey,
@@ -50,282 +48,280 @@ enum Ask {
         inbox: InboxId,
         reply: oneshot::Sender<bool>,
     },
-    /// An idle session wants to end.
-    Leave {
+    /// An idle session asks to be removed from the map.
+    Retire {
         key: SessionKey,
-        granted: oneshot::Sender<()>,
+        done: oneshot::Sender<()>,
     },
     Count {
         reply: oneshot::Sender<usize>,
     },
 }
 
-/// What a session hears.
 #[derive(Debug)]
-pub(crate) enum Word {
-    Arrived(Box<Pending>),
-    /// Look into the inbox.
-    Look,
-    /// Go on with the turn that was found open.
+pub(crate) enum SessionCommand {
+    Message(Box<PendingMessage>),
+    ReloadInbox,
     Resume,
     StopTurn(oneshot::Sender<bool>),
-    /// End what this message asks for.
+    /// Cancel the turn or the queued message with this id.
     Cancel(InboxId, oneshot::Sender<bool>),
 }
 
-struct Seat {
-    words: mpsc::Sender<Word>,
-    /// A word did not fit: the session must look into its inbox.
-    missed: Arc<AtomicBool>,
-    view: watch::Receiver<View>,
+struct SessionEntry {
+    commands: mpsc::Sender<SessionCommand>,
+    /// The mailbox was full: the session must reload its inbox.
+    overflowed: Arc<AtomicBool>,
+    view: watch::Receiver<SessionView>,
 }
 
-const DEPTH: usize = 1024;
-/// Words that may wait at one session. What does not fit stays in the inbox and is found there.
+const ROUTER_DEPTH: usize = 1024;
+/// Mailbox size of one session. Overflow is read from the inbox.
 const SESSION_DEPTH: usize = 64;
 
 impl Router {
-    /// Makes the channel; call [`run`] with the other end.
-    pub(crate) fn new() -> (Self, Asks) {
-        let (asks, inbox) = mpsc::channel(DEPTH);
-        (Self(asks), Asks(inbox))
+    /// Returns the handle and the mailbox, which is passed to [`run`].
+    pub(crate) fn new() -> (Self, RouterInbox) {
+        let (requests, inbox) = mpsc::channel(ROUTER_DEPTH);
+        (Self(requests), RouterInbox(inbox))
     }
 
-    pub(crate) async fn arrived(&self, key: SessionKey, pending: Pending) {
-        self.ask(Ask::Arrived { key, pending: Box::new(pending) }).await;
+    pub(crate) async fn deliver(&self, key: SessionKey, pending: PendingMessage) {
+        self.send(RouterRequest::Deliver { key, pending: Box::new(pending) }).await;
     }
 
     pub(crate) async fn wake(&self, key: SessionKey) {
-        self.ask(Ask::Wake { key }).await;
+        self.send(RouterRequest::Wake { key }).await;
     }
 
     pub(crate) async fn resume(&self, key: SessionKey) {
-        self.ask(Ask::Resume { key }).await;
+        self.send(RouterRequest::Resume { key }).await;
     }
 
-    pub(crate) async fn view(&self, key: SessionKey) -> Option<watch::Receiver<View>> {
-        let (reply, answer) = oneshot::channel();
-        self.ask(Ask::View { key, reply }).await;
-        answer.await.ok()
+    pub(crate) async fn view(&self, key: SessionKey) -> Option<watch::Receiver<SessionView>> {
+        let (reply, response) = oneshot::channel();
+        self.send(RouterRequest::View { key, reply }).await;
+        response.await.ok()
     }
 
-    /// Whether there was a turn to stop.
+    /// False if no turn was running.
     pub(crate) async fn stop_turn(&self, key: SessionKey) -> bool {
-        let (reply, answer) = oneshot::channel();
-        self.ask(Ask::StopTurn { key, reply }).await;
-        answer.await.unwrap_or(false)
+        let (reply, response) = oneshot::channel();
+        self.send(RouterRequest::StopTurn { key, reply }).await;
+        response.await.unwrap_or(false)
     }
 
-    /// Whether the message was still worked on, or waited.
+    /// False if the message was already settled.
     pub(crate) async fn cancel(&self, key: SessionKey, inbox: InboxId) -> bool {
-        let (reply, answer) = oneshot::channel();
-        self.ask(Ask::Cancel { key, inbox, reply }).await;
-        answer.await.unwrap_or(false)
+        let (reply, response) = oneshot::channel();
+        self.send(RouterRequest::Cancel { key, inbox, reply }).await;
+        response.await.unwrap_or(false)
     }
 
-    pub(crate) async fn leave(&self, key: SessionKey) {
-        let (granted, answer) = oneshot::channel();
-        self.ask(Ask::Leave { key, granted }).await;
-        // Either way the session ends.
-        let _ = answer.await;
+    pub(crate) async fn retire(&self, key: SessionKey) {
+        let (done, response) = oneshot::channel();
+        self.send(RouterRequest::Retire { key, done }).await;
+        // The session ends either way.
+        let _ = response.await;
     }
 
-    /// Sessions awake now.
     pub(crate) async fn count(&self) -> usize {
-        let (reply, answer) = oneshot::channel();
-        self.ask(Ask::Count { reply }).await;
-        answer.await.unwrap_or(0)
+        let (reply, response) = oneshot::channel();
+        self.send(RouterRequest::Count { reply }).await;
+        response.await.unwrap_or(0)
     }
 
-    async fn ask(&self, ask: Ask) {
-        // Closed only while stopping; the inbox keeps what was accepted.
-        let _ = self.0.send(ask).await;
+    async fn send(&self, request: RouterRequest) {
+        // Closed only during shutdown; accepted messages stay in the inbox.
+        let _ = self.0.send(request).await;
     }
 }
 
-/// The owner's end of the channel.
 #[derive(Debug)]
-pub(crate) struct Asks(mpsc::Receiver<Ask>);
+pub(crate) struct RouterInbox(mpsc::Receiver<RouterRequest>);
 
-/// Runs until stopping begins. Turns under way end with it: their journal is what the next start resumes.
-pub(crate) async fn run(handles: Arc<Handles>, mut asks: Asks) {
+/// Runs until shutdown, which aborts the running turns: the next start resumes them from their journal.
+pub(crate) async fn run(handles: Arc<Handles>, mut inbox: RouterInbox) {
     let tasks = JoinSet::new();
-    let mut desk = Desk { handles, seats: HashMap::new(), tasks, failures: HashMap::new() };
+    let mut router = RouterTask { handles, sessions: HashMap::new(), tasks, failures: HashMap::new() };
     loop {
         petasos_runtime::select! {
-            ask = asks.0.recv() => match ask {
-                Some(ask) => desk.hear(ask),
+            request = inbox.0.recv() => match request {
+                Some(request) => router.handle(request),
                 None => break,
             },
-            Some(ended) = desk.tasks.join_next(), if !desk.tasks.is_empty() => desk.ended(ended.ok()),
-            () = desk.handles.lifecycle.stopper.stopped() => break,
+            Some(ended) = router.tasks.join_next(), if !router.tasks.is_empty() => router.on_task_end(ended.ok()),
+            () = router.handles.lifecycle.shutdown.stopped() => break,
         }
     }
-    desk.tasks.shutdown().await;
+    router.tasks.shutdown().await;
 }
 
-struct Desk {
+struct RouterTask {
     handles: Arc<Handles>,
-    seats: HashMap<SessionKey, Seat>,
-    tasks: JoinSet<Ended>,
-    /// Sessions that failed, how often in a row, and whether they rest.
-    failures: HashMap<SessionKey, Failures>,
+    sessions: HashMap<SessionKey, SessionEntry>,
+    tasks: JoinSet<TaskOutcome>,
+    failures: HashMap<SessionKey, FailureState>,
 }
 
 #[derive(Default)]
-struct Failures {
+struct FailureState {
     count: u32,
-    resting: bool,
+    restarting: bool,
 }
 
-/// What a task of the desk reports at its end.
-enum Ended {
-    /// An errand.
+enum TaskOutcome {
     Done,
-    Left(SessionKey),
-    /// Panicked, or gave up: what it left open is taken up after a rest.
-    Failed(SessionKey),
-    /// The rest is over.
-    Again(SessionKey),
-    /// A turn that is to be stopped is open, or may be.
-    Found(SessionKey, oneshot::Sender<bool>),
+    SessionFinished(SessionKey),
+    /// Panicked or failed: restarted after a delay.
+    SessionFailed(SessionKey),
+    RestartDue(SessionKey),
+    /// The turn to be stopped is open, or may be.
+    OpenTurnFound(SessionKey, oneshot::Sender<bool>),
 }
 
-/// How long a session that failed rests.
-const REST: Duration = Duration::from_secs(5);
-/// Failures in a row after which the first message that waits is given up.
-const HOPELESS: u32 = 3;
+const RESTART_DELAY: Duration = Duration::from_secs(5);
+/// Consecutive failures after which the session gives up its first queued message.
+const GIVE_UP_AFTER: u32 = 3;
 
-impl Desk {
-    fn hear(&mut self, ask: Ask) {
-        match ask {
-            Ask::Arrived { key, pending } => self.tell(key, Word::Arrived(pending)),
-            Ask::Wake { key } => self.tell(key, Word::Look),
-            Ask::Resume { key } => self.resume(key),
-            Ask::View { key, reply } => {
-                let view = self.seat(key).view.clone();
-                // Whoever asked may have gone; so may those below.
+impl RouterTask {
+    fn handle(&mut self, request: RouterRequest) {
+        match request {
+            RouterRequest::Deliver { key, pending } => self.forward(key, SessionCommand::Message(pending)),
+            RouterRequest::Wake { key } => self.forward(key, SessionCommand::ReloadInbox),
+            RouterRequest::Resume { key } => self.resume(key),
+            RouterRequest::View { key, reply } => {
+                let view = self.entry(key).view.clone();
+                // The caller may have gone.
                 let _ = reply.send(view);
             }
-            Ask::StopTurn { key, reply } => match self.seats.get(&key) {
-                Some(seat) if !seat.words.is_closed() => self.stop_turn(key, reply),
-                Some(_) | None => self.find_turn(key, reply),
+            RouterRequest::StopTurn { key, reply } => match self.sessions.get(&key) {
+                Some(entry) if !entry.commands.is_closed() => self.stop_turn(key, reply),
+                Some(_) | None => self.stop_open_turn(key, reply),
             },
-            Ask::Cancel { key, inbox, reply } => {
-                let words = self.seat(key).words.clone();
+            RouterRequest::Cancel { key, inbox, reply } => {
+                let commands = self.entry(key).commands.clone();
                 self.tasks.spawn(petasos_runtime::scheduled(async move {
-                    let _ = words.send(Word::Cancel(inbox, reply)).await;
-                    Ended::Done
+                    let _ = commands.send(SessionCommand::Cancel(inbox, reply)).await;
+                    TaskOutcome::Done
                 }));
             }
-            Ask::Leave { key, granted } => {
-                self.seats.remove(&key);
-                let _ = granted.send(());
+            RouterRequest::Retire { key, done } => {
+                self.sessions.remove(&key);
+                let _ = done.send(());
             }
-            Ask::Count { reply } => {
-                let _ = reply.send(self.seats.len());
+            RouterRequest::Count { reply } => {
+                let _ = reply.send(self.sessions.len());
             }
         }
     }
 
-    /// A session that is just starting reads its inbox anyway; one whose mailbox is full is told to; one that rests
-    /// is left alone.
-    fn tell(&mut self, key: SessionKey, word: Word) {
-        if self.failures.get(&key).is_some_and(|failures| failures.resting) {
+    /// A starting session reads its inbox anyway, and one with a full mailbox reloads it. A session that waits for its restart is left
+    /// alone.
+    fn forward(&mut self, key: SessionKey, command: SessionCommand) {
+        if self.failures.get(&key).is_some_and(|failures| failures.restarting) {
             return;
         }
-        let fresh = self.seats.get(&key).is_none_or(|seat| seat.words.is_closed());
-        let seat = self.seat(key);
-        if !fresh && seat.words.try_send(word).is_err() {
-            seat.missed.store(true, Ordering::Release);
+        let fresh = self.sessions.get(&key).is_none_or(|entry| entry.commands.is_closed());
+        let entry = self.entry(key);
+        if !fresh && entry.commands.try_send(command).is_err() {
+            entry.overflowed.store(true, Ordering::Release);
         }
     }
 
-    /// Unlike other words, this one is for a session that is just starting, too.
+    /// Unlike other commands, this one also reaches a session that is starting.
     fn resume(&mut self, key: SessionKey) {
-        if self.failures.get(&key).is_some_and(|failures| failures.resting) {
+        if self.failures.get(&key).is_some_and(|failures| failures.restarting) {
             return;
         }
-        let words = self.seat(key).words.clone();
-        if words.try_send(Word::Resume).is_err() {
+        let commands = self.entry(key).commands.clone();
+        if commands.try_send(SessionCommand::Resume).is_err() {
             self.tasks.spawn(petasos_runtime::scheduled(async move {
-                // A session that ends meanwhile is started again by whoever has work for it.
-                let _ = words.send(Word::Resume).await;
-                Ended::Done
+                // If the session ends meanwhile, its next command starts it again.
+                let _ = commands.send(SessionCommand::Resume).await;
+                TaskOutcome::Done
             }));
         }
     }
 
     fn stop_turn(&mut self, key: SessionKey, reply: oneshot::Sender<bool>) {
-        let words = self.seat(key).words.clone();
+        let commands = self.entry(key).commands.clone();
         self.tasks.spawn(petasos_runtime::scheduled(async move {
-            let _ = words.send(Word::StopTurn(reply)).await;
-            Ended::Done
+            let _ = commands.send(SessionCommand::StopTurn(reply)).await;
+            TaskOutcome::Done
         }));
     }
 
-    /// An open turn may wait without a session, such as a held suspect. Without one no session is started.
-    fn find_turn(&mut self, key: SessionKey, reply: oneshot::Sender<bool>) {
+    /// Starts a session only if an open turn exists, such as a held suspect.
+    fn stop_open_turn(&mut self, key: SessionKey, reply: oneshot::Sender<bool>) {
         let handles = self.handles.clone();
         self.tasks.spawn(petasos_runtime::scheduled(async move {
             let wanted = key.clone();
             match handles.db.read(move |reader| reader.open_turn_of(&wanted)).await {
                 Ok(None) => {
                     let _ = reply.send(false);
-                    Ended::Done
+                    TaskOutcome::Done
                 }
-                // A store that cannot be read is the session's to deal with.
-                Ok(Some(_)) | Err(_) => Ended::Found(key, reply),
+                // The session handles a store that cannot be read.
+                Ok(Some(_)) | Err(_) => TaskOutcome::OpenTurnFound(key, reply),
             }
         }));
     }
 
-    fn seat(&mut self, key: SessionKey) -> &mut Seat {
-        if self.seats.get(&key).is_some_and(|seat| seat.words.is_closed()) {
-            self.seats.remove(&key);
+    fn entry(&mut self, key: SessionKey) -> &mut SessionEntry {
+        if self.sessions.get(&key).is_some_and(|entry| entry.commands.is_closed()) {
+            self.sessions.remove(&key);
         }
-        let past = match self.failures.get(&key).map(|failures| failures.count) {
-            Some(HOPELESS..) => Past::Hopeless,
-            Some(_) => Past::Failed,
-            None => Past::Fresh,
+        let history = match self.failures.get(&key).map(|failures| failures.count) {
+            Some(GIVE_UP_AFTER..) => TaskHistory::FailedRepeatedly,
+            Some(_) => TaskHistory::Failed,
+            None => TaskHistory::Clean,
         };
-        let Self { handles, tasks, seats, .. } = self;
-        seats.entry(key).or_insert_with_key(|key| {
-            let (words, mailbox) = mpsc::channel(SESSION_DEPTH);
-            let (show, view) = watch::channel(View::default());
-            let missed = Arc::new(AtomicBool::new(false));
-            let (key, handles) = (key.clone(), handles.clone());
-            let seed = Seed { key: key.clone(), handles, words: mailbox, missed: missed.clone(), show, past };
+        let Self { handles, tasks, sessions, .. } = self;
+        sessions.entry(key).or_insert_with_key(|key| {
+            let (commands, command_rx) = mpsc::channel(SESSION_DEPTH);
+            let (view_tx, view) = watch::channel(SessionView::default());
+            let overflowed = Arc::new(AtomicBool::new(false));
+            let key = key.clone();
+            let handles = handles.clone();
+            let seed = SessionSeed {
+                key: key.clone(),
+                handles,
+                commands: command_rx,
+                overflowed: overflowed.clone(),
+                view_tx,
+                history,
+            };
             tasks.spawn(petasos_runtime::scheduled(async move {
                 match AssertUnwindSafe(sessions::run(seed)).catch_unwind().await {
-                    Ok(Fate::Left) => Ended::Left(key),
-                    Ok(Fate::Failed) | Err(_) => Ended::Failed(key),
+                    Ok(TaskExit::Finished) => TaskOutcome::SessionFinished(key),
+                    Ok(TaskExit::Failed) | Err(_) => TaskOutcome::SessionFailed(key),
                 }
             }));
-            Seat { words, missed, view }
+            SessionEntry { commands, overflowed, view }
         })
     }
 
-    fn ended(&mut self, ended: Option<Ended>) {
-        match ended {
-            Some(Ended::Done) | None => {}
-            Some(Ended::Found(key, reply)) => self.stop_turn(key, reply),
-            Some(Ended::Left(key)) => {
+    fn on_task_end(&mut self, outcome: Option<TaskOutcome>) {
+        match outcome {
+            Some(TaskOutcome::Done) | None => {}
+            Some(TaskOutcome::OpenTurnFound(key, reply)) => self.stop_turn(key, reply),
+            Some(TaskOutcome::SessionFinished(key)) => {
                 self.failures.remove(&key);
             }
-            Some(Ended::Failed(key)) => {
-                tracing::error!(%key, "a session failed; it is taken up again in a moment");
+            Some(TaskOutcome::SessionFailed(key)) => {
+                tracing::error!(%key, "session failed; restarting it");
                 let failures = self.failures.entry(key.clone()).or_default();
                 failures.count += 1;
-                failures.resting = true;
+                failures.restarting = true;
                 self.tasks.spawn(petasos_runtime::scheduled(async move {
-                    tokio::time::sleep(REST).await;
-                    Ended::Again(key)
+                    tokio::time::sleep(RESTART_DELAY).await;
+                    TaskOutcome::RestartDue(key)
                 }));
             }
-            Some(Ended::Again(key)) => {
+            Some(TaskOutcome::RestartDue(key)) => {
                 if let Some(failures) = self.failures.get_mut(&key) {
-                    failures.resting = false;
+                    failures.restarting = false;
                 }
                 self.resume(key);
             }

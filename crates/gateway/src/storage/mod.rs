@@ -1,4 +1,4 @@
-//! Everything on disk: the database thread, files of the home, retention and cleanup, copies for older tools.
+//! Storage: the database thread, files of the home, retention and cleanup, copies for older tools.
 
 pub(crate) mod cleanup;
 pub(crate) mod database;

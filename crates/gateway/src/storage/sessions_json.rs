@@ -1,9 +1,8 @@
-//! A copy of the routing table for older tools: `sessions/sessions.json`.
+//! Writes `sessions/sessions.json`, a copy of the routing table for older tools.
 //!
-//! Owns that file. A small table is copied some seconds after it changed; a large one an hour after the file was last
-//! written, across restarts, and in small pieces, so that the copy costs the same part of the time however many
-//! conversations are stored. The file is replaced as a whole; a crash leaves the copy before. Nothing here is read
-//! back, except once, when a home of another program is taken over.
+//! Owns that file. A small table is copied seconds after a change. A large one is copied page by page, at most once an
+//! hour across restarts, which bounds the cost. The file is replaced atomically; a crash leaves the previous copy. It is
+//! read only once, when the home of another program is imported.
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, BufWriter, Write};
@@ -17,17 +16,17 @@ use petasos_store::{Reader, RoutingState};
 use tokio::time::Instant;
 
 use crate::Error;
-use crate::lifecycle::shutdown::Stopper;
+use crate::lifecycle::shutdown::ShutdownHandle;
 use crate::storage::database::Db;
 
-/// How long a change may be missing from the copy of a small table, and how often it is looked for.
+/// Interval between copies of a small table.
 const DEBOUNCE: Duration = Duration::from_secs(5);
-/// The same of a large table.
-const RARELY: Duration = Duration::from_secs(3600);
-/// A table with more entries is large.
+/// Interval between copies of a large table.
+const LARGE_INTERVAL: Duration = Duration::from_secs(3600);
+/// Entries above which a table is large.
 const LARGE: usize = 2000;
-/// Entries of a large table that are copied at a time, and the pause between two pieces.
-const PAGE: usize = 200;
+/// Entries of a large table that are copied at a time.
+const PAGE_ENTRIES: usize = 200;
 const PAGE_PAUSE: Duration = Duration::from_secs(1);
 const README: &str =
     "Legacy copy of the routing table in petasos.db, for tools that read it. Changes here have no effect.";
@@ -36,15 +35,15 @@ pub(crate) fn path(home: &Path) -> PathBuf {
     home.join("sessions").join("sessions.json")
 }
 
-/// Change marker of the table.
+/// Detects changes of the table.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum State {
+enum TableVersion {
     Small(RoutingState),
-    /// The time of its latest entry. A change that is not a use of a conversation is copied with the next one.
+    /// Time of the latest entry. Changes without use of a conversation are copied with the next use.
     Large(Option<i64>),
 }
 
-impl State {
+impl TableVersion {
     fn of(reader: &Reader) -> Result<Self, petasos_store::Error> {
         if reader.routing_exceeds(LARGE)? {
             return Ok(Self::Large(reader.routing_latest()?));
@@ -53,31 +52,30 @@ impl State {
     }
 }
 
-/// Runs until stopping begins.
-pub(crate) async fn run(db: Db, home: PathBuf, stopper: Stopper) {
+pub(crate) async fn run(db: Db, home: PathBuf, shutdown: ShutdownHandle) {
     petasos_runtime::select! {
-        () = stopper.stopped() => {}
-        () = keep(&home, &db) => {}
+        () = shutdown.stopped() => {}
+        () = copy_when_changed(&home, &db) => {}
     }
 }
 
-async fn keep(home: &Path, db: &Db) {
-    // An empty table needs no copy.
-    let mut written = State::Small(RoutingState::default());
-    let mut large_at = Instant::now() + RARELY.saturating_sub(age(&path(home)));
+async fn copy_when_changed(home: &Path, db: &Db) {
+    // An empty table is not copied.
+    let mut written = TableVersion::Small(RoutingState::default());
+    let mut large_at = Instant::now() + LARGE_INTERVAL.saturating_sub(age(&path(home)));
     loop {
         tokio::time::sleep(DEBOUNCE).await;
-        let state = match db.read(State::of).await {
+        let state = match db.read(TableVersion::of).await {
             Ok(state) => state,
             Err(error) => {
-                tracing::debug!(%error, "the routing table cannot be read");
+                tracing::debug!(%error, "cannot read the routing table");
                 continue;
             }
         };
         let pause = match state {
-            State::Small(_) => Duration::ZERO,
-            State::Large(_) if Instant::now() < large_at => continue,
-            State::Large(_) => PAGE_PAUSE,
+            TableVersion::Small(_) => Duration::ZERO,
+            TableVersion::Large(_) if Instant::now() < large_at => continue,
+            TableVersion::Large(_) => PAGE_PAUSE,
         };
         if state == written {
             continue;
@@ -85,27 +83,27 @@ async fn keep(home: &Path, db: &Db) {
         match copy(home, db, pause).await {
             Ok(()) => written = state,
             Err(error) => {
-                tracing::warn!(%error, "sessions.json could not be written; older tools see an old copy");
+                tracing::warn!(%error, "cannot write sessions.json; older tools see an old copy");
             }
         }
-        large_at = Instant::now() + RARELY;
+        large_at = Instant::now() + LARGE_INTERVAL;
     }
 }
 
-/// Time since the last copy. A missing copy, or one from the future (the clock was set back), is due at once.
+/// Age of the copy. A missing copy, or one from the future, is due at once.
 fn age(copy: &Path) -> Duration {
     let written = std::fs::metadata(copy).and_then(|file| file.modified());
-    written.ok().and_then(|at| at.elapsed().ok()).unwrap_or(RARELY)
+    written.ok().and_then(|at| at.elapsed().ok()).unwrap_or(LARGE_INTERVAL)
 }
 
-/// Page by page: entries that are changed meanwhile are copied as they were before or after.
+/// Copies page by page; entries changed meanwhile are copied in either version.
 async fn copy(home: &Path, db: &Db, pause: Duration) -> Result<(), Error> {
-    let mut draft = Draft::new(&path(home)).map_err(|error| Error::Io(error.to_string()))?;
+    let mut draft = CopyWriter::new(&path(home)).map_err(|error| Error::Io(error.to_string()))?;
     let mut after = SessionKey(String::new());
     loop {
         let (page, written) = db
             .read(move |reader| {
-                let page = reader.entries_after(&after, PAGE)?;
+                let page = reader.entries_after(&after, PAGE_ENTRIES)?;
                 draft.add(&page.entries)?;
                 Ok((page.next, draft))
             })
@@ -122,15 +120,15 @@ async fn copy(home: &Path, db: &Db, pause: Duration) -> Result<(), Error> {
     finished.map_err(|error| Error::Io(error.to_string()))
 }
 
-/// The next copy, beside the current one and not readable by others.
+/// Writes the next copy to a private temporary file.
 #[derive(Debug)]
-struct Draft {
+struct CopyWriter {
     path: PathBuf,
     temporary: PathBuf,
     text: BufWriter<File>,
 }
 
-impl Draft {
+impl CopyWriter {
     fn new(path: &Path) -> io::Result<Self> {
         std::fs::create_dir_all(path.parent().unwrap_or(Path::new(".")))?;
         let temporary = path.with_extension("json~");
@@ -165,7 +163,7 @@ mod tests {
 
     use super::*;
     use crate::DATABASE;
-    use crate::lifecycle::shutdown::Stopper;
+    use crate::lifecycle::shutdown::ShutdownHandle;
     use crate::storage::database;
 
     const MINUTE: Duration = Duration::from_secs(60);
@@ -175,7 +173,7 @@ mod tests {
         Entry::new(SessionKey(key.into()), SessionId(format!("20261115_181205_{key}")), None, now)
     }
 
-    /// Starts on a large table, with a copy of this age; gives whether it was replaced within `watched`.
+    /// Starts with a large table and a copy of this age. Returns whether the copy was replaced within `watched`.
     async fn replaces_copy(age: Duration, watched: Duration) -> bool {
         let home = tempfile::TempDir::new().expect("a home");
         let mut store = Store::open(home.path().join(DATABASE)).expect("a store");
@@ -187,29 +185,29 @@ mod tests {
         let mut file = File::create(&copy).expect("a copy");
         file.write_all(b"old").expect("written");
         file.set_modified(std::time::SystemTime::now() - age).expect("a time");
-        let (db, writer) = database::start(store, Stopper::default()).expect("a database thread");
-        let ended = tokio::time::timeout(watched, keep(home.path(), &db)).await;
-        assert!(ended.is_err(), "it goes on until it is stopped");
+        let (db, writer) = database::start(store, ShutdownHandle::default()).expect("a database thread");
+        let ended = tokio::time::timeout(watched, copy_when_changed(home.path(), &db)).await;
+        assert!(ended.is_err(), "it runs until it is stopped");
         drop(db);
         writer.join();
         std::fs::read(&copy).expect("a copy") != b"old"
     }
 
     #[tokio::test(start_paused = true)]
-    async fn copies_a_large_table_one_hour_after_the_last_copy_across_restarts() {
+    async fn copies_large_table_hourly_across_restarts() {
         assert!(!replaces_copy(50 * MINUTE, 9 * MINUTE).await, "before the hour is over");
         assert!(replaces_copy(50 * MINUTE, 12 * MINUTE).await, "the hour began before the start");
         assert!(replaces_copy(90 * MINUTE, 2 * MINUTE).await, "due at the start");
     }
 
     #[test]
-    fn the_copy_reads_back_as_what_it_was_made_from_and_replaces_the_one_before() {
+    fn copy_round_trips_and_replaces_previous_one() {
         let home = tempfile::TempDir::new().expect("a home");
         let path = path(home.path());
         let mut routing = Routing::default();
         for chat in ["agent:main:telegram:dm:7", "agent:main:telegram:dm:\"8\""] {
             routing.0.insert(SessionKey(chat.into()), entry(chat));
-            let mut draft = Draft::new(&path).expect("begun");
+            let mut draft = CopyWriter::new(&path).expect("begun");
             routing.0.values().for_each(|entry| draft.add(std::slice::from_ref(entry)).expect("added"));
             draft.finish().expect("copied");
             let text = std::fs::read(&path).expect("there");

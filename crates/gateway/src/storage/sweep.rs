@@ -1,60 +1,58 @@
-//! Keeps house: old rows and files go, and conversations whose time is over end.
+//! Periodic cleanup: prunes old rows, cached files and folders, and ends conversations that their reset policy expires.
 
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use petasos_core::SessionKey;
-use petasos_core::session::Policies;
+use petasos_core::session::ResetPolicies;
 use petasos_store::FinalizeFrom;
 use tokio::time::Instant;
 
 use crate::clock;
-use crate::inbound::downloads::Fetcher;
-use crate::lifecycle::shutdown::Stopper;
+use crate::inbound::downloads::Downloader;
+use crate::lifecycle::shutdown::ShutdownHandle;
 use crate::runtime::commit::Commit;
 use crate::storage::cleanup;
 use crate::storage::database::Db;
 
-const SWEEP: Duration = Duration::from_secs(300);
-const FIRST_SWEEP: Duration = Duration::from_secs(60);
-/// How often the cache is looked through.
-const FILES: Duration = SWEEP;
-/// How often the folders of conversations and jobs are.
-const FOLDERS: Duration = Duration::from_secs(6 * 3600);
-const FIRST_FOLDERS: Duration = Duration::from_secs(600);
-/// Keys of the routing table that are read at a time.
-const KEYS: usize = 1000;
-/// Between two steps of a pass over folders or keys.
+const INTERVAL: Duration = Duration::from_secs(300);
+const FIRST_DELAY: Duration = Duration::from_secs(60);
+const CACHE_INTERVAL: Duration = INTERVAL;
+const FOLDER_INTERVAL: Duration = Duration::from_secs(6 * 3600);
+const FIRST_FOLDER_DELAY: Duration = Duration::from_secs(600);
+const KEYS_PER_READ: usize = 1000;
+/// Between two steps over folders or keys.
 const STEP_PAUSE: Duration = Duration::from_millis(200);
-const SWEEP_STEP: Duration = Duration::from_secs(1);
-/// A conversation nobody used for this long starts anew; its transcript stays.
-const FORGOTTEN_AFTER: Duration = Duration::from_secs(90 * 24 * 3600);
+const MORE_DELAY: Duration = Duration::from_secs(1);
+/// Unused routing entries are removed after this; the transcript stays.
+const ENTRY_RETENTION: Duration = Duration::from_secs(90 * 24 * 3600);
 
-/// What the sweep uses.
 #[derive(Debug)]
 pub(crate) struct Sweep {
     pub(crate) db: Db,
     pub(crate) home: PathBuf,
-    pub(crate) resets: Policies,
-    pub(crate) fetcher: Arc<Fetcher>,
-    pub(crate) stopper: Stopper,
+    pub(crate) resets: ResetPolicies,
+    pub(crate) downloader: Arc<Downloader>,
+    pub(crate) shutdown: ShutdownHandle,
 }
 
 pub(crate) async fn run(sweep: Sweep) {
-    let mut pause = FIRST_SWEEP;
-    let mut files_at = Instant::now() + FIRST_SWEEP;
-    let mut folders_at = Instant::now() + FIRST_FOLDERS;
+    let mut pause = FIRST_DELAY;
+    let mut files_at = Instant::now() + FIRST_DELAY;
+    let mut folders_at = Instant::now() + FIRST_FOLDER_DELAY;
     let mut from = FinalizeFrom::default();
     loop {
         petasos_runtime::select! {
-            () = sweep.stopper.stopped() => return,
+            () = sweep.shutdown.stopped() => return,
             () = tokio::time::sleep(pause) => {}
         }
-        let (now, resets, behind) = (clock::now(), sweep.resets.clone(), from.clone());
+        let now = clock::now();
+        let resets = sweep.resets.clone();
+        let behind = from.clone();
         let swept = sweep.db.write(Commit::Sweep, move |tx| {
             let pruned = tx.prune(now)?;
-            tx.prune_entries(now.before(FORGOTTEN_AFTER))?;
+            tx.prune_entries(now.before(ENTRY_RETENTION))?;
             let expired = tx.finalize_expired(&resets, now, &behind)?;
             Ok((pruned, expired))
         });
@@ -66,46 +64,46 @@ pub(crate) async fn run(sweep: Sweep) {
                 // Bounded steps keep commits short.
                 let more = pruned.more || (expired.ended > 0 && expired.next.is_some());
                 from = expired.next.unwrap_or_default();
-                if more { SWEEP_STEP } else { SWEEP }
+                if more { MORE_DELAY } else { INTERVAL }
             }
             Err(error) => {
-                tracing::warn!(%error, "old rows could not be cleared away");
-                SWEEP
+                tracing::warn!(%error, "cannot prune old rows");
+                INTERVAL
             }
         };
         if files_at <= Instant::now() {
-            files_at = Instant::now() + FILES;
-            sweep_files(&sweep).await;
+            files_at = Instant::now() + CACHE_INTERVAL;
+            clean_cache(&sweep).await;
         }
         if folders_at <= Instant::now() {
-            folders_at = Instant::now() + FOLDERS;
-            sweep_folders(&sweep).await;
+            folders_at = Instant::now() + FOLDER_INTERVAL;
+            remove_unused_folders(&sweep).await;
         }
     }
 }
 
-/// What conversations that nobody knows any more left goes, and what jobs wrote long ago.
-async fn sweep_folders(sweep: &Sweep) {
+/// Removes folders of forgotten conversations and old output of jobs.
+async fn remove_unused_folders(sweep: &Sweep) {
     let mut unused = match find_unused(sweep).await {
         Ok(unused) => unused,
-        Err(error) => return tracing::warn!(%error, "old folders could not be listed"),
+        Err(error) => return tracing::warn!(%error, "cannot list old folders"),
     };
-    if let Err(error) = keep_known(sweep, &mut unused).await {
-        return tracing::warn!(%error, "no folder was cleared: its conversation may go on");
+    if let Err(error) = exclude_known_sessions(sweep, &mut unused).await {
+        return tracing::warn!(%error, "no folders removed: cannot read which conversations exist");
     }
     let home = sweep.home.clone();
-    let cleared = move || cleanup::clear(&home, &unused);
+    let cleared = move || cleanup::remove_old(&home, &unused);
     match petasos_runtime::blocking(cleared).await {
         Ok(Ok(0)) => {}
-        Ok(Ok(gone)) => tracing::info!(gone, "old folders and files of conversations and jobs are gone"),
-        Ok(Err(error)) => tracing::warn!(%error, "old folders could not be cleared"),
-        Err(_panicked) => tracing::error!("clearing old folders panicked"),
+        Ok(Ok(gone)) => tracing::info!(gone, "removed old folders and files of conversations and jobs"),
+        Ok(Err(error)) => tracing::warn!(%error, "cannot remove old folders"),
+        Err(_panicked) => tracing::error!("removing old folders panicked"),
     }
 }
 
-/// Step by step, so that neither a thread nor the disk is busy for long.
-async fn find_unused(sweep: &Sweep) -> std::io::Result<cleanup::Unused> {
-    let mut pass = cleanup::Pass::new(&sweep.home);
+/// In bounded steps, to limit the load on the disk.
+async fn find_unused(sweep: &Sweep) -> std::io::Result<cleanup::UnusedFolders> {
+    let mut pass = cleanup::FolderPass::new(&sweep.home);
     loop {
         let step = petasos_runtime::blocking(move || pass.step(SystemTime::now())).await;
         match step.map_err(std::io::Error::other)?? {
@@ -116,30 +114,34 @@ async fn find_unused(sweep: &Sweep) -> std::io::Result<cleanup::Unused> {
     }
 }
 
-/// Takes out what belongs to conversations in the routing table. The table is read page by page, and only if there is
-/// anything to take out of.
-async fn keep_known(sweep: &Sweep, unused: &mut cleanup::Unused) -> Result<(), crate::Error> {
+/// Excludes folders of sessions in the routing table. Reads the table page by page, and only if there are candidates.
+async fn exclude_known_sessions(
+    sweep: &Sweep,
+    unused: &mut cleanup::UnusedFolders,
+) -> Result<(), crate::Error> {
     let mut after = Some(SessionKey(String::new()));
     while let Some(behind) = after.take().filter(|_| !unused.is_empty()) {
-        let page = sweep.db.read(move |reader| reader.keys_after(&behind, KEYS)).await?;
-        page.iter().for_each(|key| unused.keep(key));
+        let page = sweep.db.read(move |reader| reader.keys_after(&behind, KEYS_PER_READ)).await?;
+        page.iter().for_each(|key| unused.exclude(key));
         after = page.last().cloned();
         tokio::time::sleep(STEP_PAUSE).await;
     }
     Ok(())
 }
 
-/// Old files of the cache go, but for those of messages that are still to be answered.
-async fn sweep_files(sweep: &Sweep) {
+/// Removes old files of the cache, except those of unanswered messages.
+async fn clean_cache(sweep: &Sweep) {
     let referred = match sweep.db.read(|reader| reader.cached_files()).await {
         Ok(files) => files.into_iter().map(PathBuf::from).collect(),
-        Err(error) => return tracing::warn!(%error, "the cache was not cleared: its files may be waited for"),
+        Err(error) => {
+            return tracing::warn!(%error, "cache not cleaned: cannot read which files are still needed");
+        }
     };
-    let fetcher = sweep.fetcher.clone();
-    match petasos_runtime::blocking(move || fetcher.clean(&referred)).await {
+    let downloader = sweep.downloader.clone();
+    match petasos_runtime::blocking(move || downloader.clean(&referred)).await {
         Ok(Ok(0)) => {}
-        Ok(Ok(files)) => tracing::info!(files, "old files of the cache are gone"),
-        Ok(Err(error)) => tracing::warn!(%error, "the cache could not be cleared"),
-        Err(_panicked) => tracing::error!("clearing the cache panicked"),
+        Ok(Ok(files)) => tracing::info!(files, "removed old files of the cache"),
+        Ok(Err(error)) => tracing::warn!(%error, "cannot clean the cache"),
+        Err(_panicked) => tracing::error!("cleaning the cache panicked"),
     }
 }

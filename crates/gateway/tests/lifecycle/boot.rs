@@ -1,6 +1,6 @@
-//! What a start decides about sessions it did not see end: stuck, crashed, imported.
+//! Startup: stuck, crashed and imported sessions.
 
-use petasos_core::lifecycle::Leave;
+use petasos_core::lifecycle::ShutdownReason;
 use petasos_core::session::{CrashRecovery, Entry, ResetReason, ResumeReason, Routing};
 use petasos_core::{SessionId, Source};
 use petasos_gateway::clock;
@@ -8,17 +8,17 @@ use petasos_gateway::home::counts;
 use petasos_store::local_time;
 
 use super::stop::RESTART;
-use crate::support::planted::{Mark, Planted};
-use crate::support::{SOON, Setup, World, eventually, key, telegram};
+use crate::support::planted::{PlantedSession, ResumeMark};
+use crate::support::{GatewayFixture, SOON, Setup, eventually, key, telegram};
 
-/// Every start resumes, however many there were.
-fn without_guard(setup: &mut Setup) {
+/// Disables the restart breaker.
+fn without_breaker(setup: &mut Setup) {
     setup.lifetime.loop_guard.max_restarts = 0;
 }
 
-/// A home that another program left: one conversation, interrupted so many times in a row.
-fn foreign_home(chat: i64, count: u32) -> World {
-    let world = World::idle(|_| {});
+/// A home of another program with one session, interrupted this many times in a row.
+fn imported_home(chat: i64, count: u32) -> GatewayFixture {
+    let world = GatewayFixture::idle(|_| {});
     let mut source = Source::new(telegram(), petasos_core::message::ChatType::Dm, chat.to_string());
     source.user_id = Some(chat.to_string());
     let id = SessionId("20261115_181205_13f6a7af".into());
@@ -35,29 +35,29 @@ fn foreign_home(chat: i64, count: u32) -> World {
     world
 }
 
-/// The next message to a suspended session starts another one, and both sides are told.
+/// The next message to a suspended session resets it, and author and model are notified.
 #[track_caller]
-fn starts_afresh(world: &World, chat: i64) {
+fn expect_reset(world: &GatewayFixture, chat: i64) {
     let before = world.entry(chat).expect("an entry");
     assert!(before.suspended, "{before:?}");
     let asked = world.model.requests().len();
     world.telegram.push_text(chat, chat, "hello again");
-    world.ends_with(chat, "hello again");
+    world.expect_last_message(chat, "hello again");
     let after = world.entry(chat).expect("an entry");
     assert_ne!(after.session_id, before.session_id);
     assert!(after.was_auto_reset && !after.suspended && !after.resume_pending, "{after:?}");
     assert_eq!(after.auto_reset_reason, Some(ResetReason::Suspended));
-    world.sees(chat, "Session automatically reset (suspended)");
-    let told = world.model.requests()[asked].body().to_string();
-    assert!(!told.contains("stuck") && told.matches("[System note:").count() == 1, "{told}");
+    world.expect_message(chat, "Session automatically reset (suspended)");
+    let input = world.model.requests()[asked].body().to_string();
+    assert!(!input.contains("stuck") && input.matches("[System note:").count() == 1, "{input}");
 }
 
 #[test]
-fn a_session_that_was_interrupted_three_times_in_a_row_starts_afresh() {
-    let mut world = foreign_home(7, 3);
+fn resets_session_interrupted_three_times_in_a_row() {
+    let mut world = imported_home(7, 3);
     world.start();
     assert!(world.entry(7).is_some_and(|entry| entry.suspended && entry.resume_pending));
-    starts_afresh(&world, 7);
+    expect_reset(&world, 7);
     assert_eq!(world.model.requests().len(), 1, "it was not resumed");
     eventually("forgotten", || (!counts::path(world.home()).exists()).then_some(()));
     world.crash();
@@ -66,10 +66,10 @@ fn a_session_that_was_interrupted_three_times_in_a_row_starts_afresh() {
 }
 
 #[test]
-fn a_session_that_was_interrupted_twice_goes_on_and_its_success_counts() {
-    let mut world = foreign_home(7, 2);
+fn success_clears_count_of_twice_interrupted_session() {
+    let mut world = imported_home(7, 2);
     world.start();
-    world.sees(7, "echo: [System note:");
+    world.expect_message(7, "echo: [System note:");
     eventually("cleared", || world.mark(7).is_none().then_some(()));
     assert_eq!(world.failures(7), 0);
     eventually("forgotten", || (!counts::path(world.home()).exists()).then_some(()));
@@ -77,13 +77,16 @@ fn a_session_that_was_interrupted_twice_goes_on_and_its_success_counts() {
 }
 
 #[test]
-fn three_stops_that_cut_the_same_turn_off_end_it_at_the_fourth_start() {
-    type Cut = fn(&mut World);
-    let cuts: [Cut; 3] =
-        [|world| drop(world.leave(RESTART)), |world| drop(world.leave(Leave::Stop)), |world| world.crash()];
+fn gives_up_turn_interrupted_by_three_shutdowns() {
+    type Cut = fn(&mut GatewayFixture);
+    let cuts: [Cut; 3] = [
+        |world| drop(world.shut_down(RESTART)),
+        |world| drop(world.shut_down(ShutdownReason::Stop)),
+        |world| world.crash(),
+    ];
     for cut in cuts {
-        let mut world = World::with(without_guard);
-        let gate = world.thinks_long_about("stuck");
+        let mut world = GatewayFixture::with(without_breaker);
+        let gate = world.hold_model_on("stuck");
         world.telegram.push_text(7, 7, "stuck");
         for asked in 1..=3 {
             assert!(world.model.wait_requests(asked, SOON), "start {asked} asks again");
@@ -92,46 +95,46 @@ fn three_stops_that_cut_the_same_turn_off_end_it_at_the_fourth_start() {
             assert!(gate.wait_gone(asked, SOON));
             world.start();
         }
-        world.sees(7, "so I have stopped trying");
+        world.expect_message(7, "so I have stopped trying");
         assert_eq!(world.model.requests().len(), 3, "it is not asked again");
         assert!(world.read(|reader| reader.open_turns()).is_empty());
-        starts_afresh(&world, 7);
+        expect_reset(&world, 7);
     }
 }
 
 #[test]
-fn a_good_turn_in_between_begins_the_count_anew() {
-    let mut world = World::with(without_guard);
-    let gate = world.thinks_long_about("stuck");
+fn successful_turn_resets_interruption_count() {
+    let mut world = GatewayFixture::with(without_breaker);
+    let gate = world.hold_model_on("stuck");
     world.telegram.push_text(7, 7, "stuck");
     for cut in 1..=2 {
         assert!(gate.wait(SOON));
-        world.leave(RESTART);
+        world.shut_down(RESTART);
         assert!(gate.wait_gone(cut, SOON));
         assert_eq!(world.failures(7), cut as u32);
         world.start();
     }
     gate.open();
-    world.ends_with(7, "echo: ");
+    world.expect_last_message(7, "echo: ");
     eventually("cleared", || (world.failures(7) == 0).then_some(()));
-    let gate = world.thinks_long_about("again");
+    let gate = world.hold_model_on("again");
     world.telegram.push_text(7, 7, "again");
     assert!(gate.wait(SOON));
-    world.leave(RESTART);
+    world.shut_down(RESTART);
     assert_eq!(world.failures(7), 1);
     gate.open();
     world.start();
     assert!(world.entry(7).is_some_and(|entry| !entry.suspended));
-    world.ends_with(7, "again");
+    world.expect_last_message(7, "again");
 }
 
 #[test]
-fn neither_a_stop_nor_a_crash_is_blamed_on_a_turn_that_only_waited() {
-    let mut world = World::with(without_guard);
-    let gate = world.thinks_long_about("stuck");
+fn waiting_turn_is_not_counted_as_interrupted() {
+    let mut world = GatewayFixture::with(without_breaker);
+    let gate = world.hold_model_on("stuck");
     world.telegram.push_text(7, 7, "stuck");
     assert!(gate.wait(SOON));
-    world.leave(RESTART);
+    world.shut_down(RESTART);
     assert_eq!(world.failures(7), 1);
     world.telegram.down();
     world.start();
@@ -145,33 +148,33 @@ fn neither_a_stop_nor_a_crash_is_blamed_on_a_turn_that_only_waited() {
     world.telegram.up().expect("telegram comes back");
     gate.open();
     world.start();
-    world.ends_with(7, "stuck");
+    world.expect_last_message(7, "stuck");
     eventually("cleared", || (world.failures(7) == 0).then_some(()));
 }
 
-/// A crash a moment after a turn of chat 8 has ended; chat 7 is marked already.
-fn crashed(mode: CrashRecovery) -> World {
-    let mut world = World::idle(|setup| setup.lifetime.crash_recovery = mode);
-    // A reason that the gateway does not resume by itself.
+/// Crashes right after a turn of chat 8; chat 7 is marked already.
+fn crash_after_turn(mode: CrashRecovery) -> GatewayFixture {
+    let mut world = GatewayFixture::idle(|setup| setup.lifetime.crash_recovery = mode);
+    // A reason that is not resumed automatically.
     let reason = ResumeReason::Other("power_cut".into());
-    world.plant(&Planted { mark: Mark::now(reason), ..Planted::new(7) });
+    world.plant(&PlantedSession { mark: ResumeMark::now(reason), ..PlantedSession::new(7) });
     world.start();
     world.telegram.push_text(8, 8, "hello");
-    world.shows(8, &["echo: hello"]);
-    world.owes_nothing();
+    world.expect_messages(8, &["echo: hello"]);
+    world.wait_until_delivered();
     world.crash();
     world.start();
     world
 }
 
 #[test]
-fn after_a_crash_recent_sessions_are_left_alone_suspended_or_marked_as_the_owner_wants() {
+fn crash_recovery_mode_decides_about_recent_sessions() {
     for (mode, suspended, mark) in [
         (CrashRecovery::Journal, false, None),
         (CrashRecovery::Suspend, true, None),
         (CrashRecovery::Resume, false, Some("restart_interrupted")),
     ] {
-        let world = crashed(mode);
+        let world = crash_after_turn(mode);
         let other = world.entry(8).expect("an entry");
         assert_eq!((other.suspended, world.mark(8).as_deref()), (suspended, mark), "{mode:?}");
         let own = world.entry(7).expect("an entry");
@@ -180,28 +183,28 @@ fn after_a_crash_recent_sessions_are_left_alone_suspended_or_marked_as_the_owner
 }
 
 #[test]
-fn after_a_clean_stop_nobody_is_touched() {
+fn clean_shutdown_leaves_sessions_unchanged() {
     for mode in [CrashRecovery::Suspend, CrashRecovery::Resume] {
-        let mut world = World::with(|setup| setup.lifetime.crash_recovery = mode);
+        let mut world = GatewayFixture::with(|setup| setup.lifetime.crash_recovery = mode);
         world.telegram.push_text(8, 8, "hello");
-        world.shows(8, &["echo: hello"]);
+        world.expect_messages(8, &["echo: hello"]);
         world.restart();
         assert!(world.entry(8).is_some_and(|entry| !entry.suspended && !entry.resume_pending), "{mode:?}");
     }
 }
 
 #[test]
-fn a_turn_that_a_crash_cut_off_goes_on_whatever_becomes_of_the_others() {
+fn resumes_crashed_turn_in_every_recovery_mode() {
     for mode in [CrashRecovery::Journal, CrashRecovery::Suspend, CrashRecovery::Resume] {
-        let mut world = World::with(|setup| setup.lifetime.crash_recovery = mode);
-        let gate = world.thinks_long_about("slow");
+        let mut world = GatewayFixture::with(|setup| setup.lifetime.crash_recovery = mode);
+        let gate = world.hold_model_on("slow");
         world.telegram.push_text(7, 7, "slow");
         assert!(gate.wait(SOON));
         world.crash();
-        assert_eq!(world.mark(7), None, "nobody had time to mark it");
+        assert_eq!(world.mark(7), None, "not marked before the crash");
         gate.open();
         world.start();
-        world.sees(7, "a gateway interruption");
+        world.expect_message(7, "a gateway interruption");
         let asked = &world.model.requests()[1].last_user;
         assert!(asked.ends_with("\n\nslow"), "{asked}");
         eventually("cleared", || world.mark(7).is_none().then_some(()));
@@ -210,41 +213,41 @@ fn a_turn_that_a_crash_cut_off_goes_on_whatever_becomes_of_the_others() {
 }
 
 #[test]
-fn a_chat_that_merely_finished_before_a_crash_hears_nothing_of_it() {
+fn chat_without_open_turn_gets_no_crash_notice() {
     for mode in [CrashRecovery::Journal, CrashRecovery::Resume] {
-        let mut world = World::with(|setup| setup.lifetime.crash_recovery = mode);
+        let mut world = GatewayFixture::with(|setup| setup.lifetime.crash_recovery = mode);
         world.telegram.push_text(8, 8, "hello");
-        world.shows(8, &["echo: hello"]);
-        world.owes_nothing();
+        world.expect_messages(8, &["echo: hello"]);
+        world.wait_until_delivered();
         world.crash();
         world.start();
         world.telegram.push_text(9, 9, "are you there?");
-        world.ends_with(9, "echo: are you there?");
+        world.expect_last_message(9, "echo: are you there?");
         world.until("idle", |it| (it.active() == 0).then_some(()));
-        assert_eq!(world.model.requests().len(), 2, "{mode:?}: a turn nobody asked for");
+        assert_eq!(world.model.requests().len(), 2, "{mode:?}: an unrequested turn");
         assert_eq!(world.telegram.texts(8), ["echo: hello"], "{mode:?}");
         world.telegram.push_text(8, 8, "and now?");
-        world.ends_with(8, "and now?");
-        let told = world.model.requests()[2].body().to_string();
-        assert!(told.contains("hello"), "{mode:?}: the history is kept");
+        world.expect_last_message(8, "and now?");
+        let input = world.model.requests()[2].body().to_string();
+        assert!(input.contains("hello"), "{mode:?}: the history is kept");
     }
 }
 
 #[test]
-fn as_many_sessions_work_as_may_and_our_own_words_wait_for_a_place() {
-    let world = World::with(|setup| setup.lifetime.session_cap = Some(1));
-    let gate = world.thinks_long_about("slow");
+fn session_cap_also_applies_to_resumed_turns() {
+    let world = GatewayFixture::with(|setup| setup.lifetime.session_cap = Some(1));
+    let gate = world.hold_model_on("slow");
     world.telegram.push_text(7, 7, "slow");
     assert!(gate.wait(SOON));
     world.telegram.push_text(8, 8, "hello");
-    world.ends_with(8, "at the active session limit (1/1)");
+    world.expect_last_message(8, "at the active session limit (1/1)");
     let mut inbound = crate::support::web("c1", "the build has ended");
     inbound.internal = true;
     let key = world.submit(inbound).expect("accepted");
     let mut view = world.runtime.block_on(world.handle().view(&key)).expect("a view");
     world.runtime.block_on(view.wait_for(|view| view.queued == 1)).expect("it waits");
     gate.open();
-    let asked = |desk: &petasos_fakes::model::Desk| {
+    let asked = |desk: &petasos_fakes::model::State| {
         desk.requests().any(|request| request.last_user == "the build has ended").then_some(())
     };
     assert!(world.model.wait_until(SOON, asked).is_some(), "it was turned away");

@@ -1,62 +1,63 @@
-//! Drains under load: nobody is lost between the door and the turn.
+//! Drains under load: no message is lost between the gate and its turn.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::mpsc;
 
-use petasos_core::lifecycle::Claim;
+use petasos_core::lifecycle::TurnOrigin;
 use petasos_core::transcript::Role;
 use petasos_core::{InboxId, TurnId};
 use petasos_fakes::model::Point;
-use petasos_fakes::telegram::{self, Change, Incoming, Telegram};
+use petasos_fakes::telegram::{self, Incoming, Telegram, VisibleChange};
 use petasos_gateway::clock;
 use petasos_gateway::home::drain;
-use petasos_store::Stage;
+use petasos_store::MessageStage;
 
-use crate::support::{SOON, World, eventually};
+use crate::support::{GatewayFixture, SOON, eventually};
 
 const CHATS: i64 = 500;
-/// Of these, so many write when the door is closed for certain.
+/// Of these, the chats that write after the gate is closed.
 const LATE: i64 = 100;
 
 #[test]
-fn of_five_hundred_messages_that_race_a_drain_each_is_answered_or_turned_away() {
-    let world = World::with(|setup| {
+fn messages_racing_a_drain_are_answered_or_refused() {
+    let world = GatewayFixture::with(|setup| {
         setup.settings.parallel_calls = 1000;
         setup.workers = 4;
     });
     let gate = world.model.gate(Point::Before);
     let say = |chat| Incoming::text(chat, chat, "hello");
     world.telegram.push_many((1..=CHATS - LATE).map(say));
-    // Nobody passes the gate yet, so whoever stands there was at work before we counted.
+    // The gate is closed, so all slots were claimed before this count.
     let at_the_model = || {
         let at_work = gate.waiting() as usize;
-        let counted = world.handle().situation().active();
+        let counted = world.handle().snapshot().active();
         assert!(at_work <= counted, "{at_work} at work, {counted} counted");
         at_work
     };
     world.until("in the middle", |_| (at_the_model() >= 50).then_some(()));
-    drain::write(world.home(), &drain::Ask::default(), clock::now()).expect("a marker");
+    drain::write(world.home(), &drain::DrainRequest::default(), clock::now()).expect("a marker");
     let drain = world.until("draining", |it| {
         at_the_model();
         it.drain.clone()
     });
     world.telegram.push_many((CHATS - LATE + 1..=CHATS).map(say));
-    let told = |telegram: &telegram::World| (1..=CHATS).filter(|chat| telegram.last(*chat).is_some()).count();
+    let replied =
+        |telegram: &telegram::State| (1..=CHATS).filter(|chat| telegram.last(*chat).is_some()).count();
     let started = eventually("decided about every message", || {
         let started = at_the_model();
-        (started + world.telegram.look(told) == CHATS as usize).then_some(started)
+        (started + world.telegram.read(replied) == CHATS as usize).then_some(started)
     });
     assert!(started <= (CHATS - LATE) as usize, "{started} started");
-    let situation = world.handle().situation();
-    assert_eq!(situation.active(), started, "all that started are counted, and nobody else");
+    let situation = world.handle().snapshot();
+    assert_eq!(situation.active(), started, "exactly the started turns are counted");
     for holder in &situation.holders {
-        assert_eq!(holder.claim, Claim::User);
+        assert_eq!(holder.origin, TurnOrigin::User);
         assert!(holder.since <= drain.since, "{holder:?} began after {drain:?}");
     }
     gate.open();
     world.until("idle", |it| (it.active() == 0).then_some(()));
-    let all = world.telegram.wait_until(SOON, |telegram| (told(telegram) == CHATS as usize).then_some(()));
-    assert!(all.is_some(), "everybody is told something");
+    let all = world.telegram.wait_until(SOON, |telegram| (replied(telegram) == CHATS as usize).then_some(()));
+    assert!(all.is_some(), "every chat gets a reply");
     let mut answered = 0;
     for chat in 1..=CHATS {
         let texts = world.telegram.texts(chat);
@@ -65,12 +66,12 @@ fn of_five_hundred_messages_that_race_a_drain_each_is_answered_or_turned_away() 
         assert!(texts[0] == "echo: hello" || texts[0].contains("draining"), "chat {chat}: {texts:?}");
     }
     assert_eq!(answered, started);
-    assert_eq!(world.model.requests().len(), started, "nobody was asked about twice");
+    assert_eq!(world.model.requests().len(), started, "one model call per turn");
     world.read(|reader| {
         let mut turns = 0;
         for id in 1..=CHATS {
-            let found = reader.where_is(InboxId(id))?.expect("accepted");
-            let Stage::Settled { outcome, at } = found.stage else { panic!("{found:?}") };
+            let found = reader.receipt_of(InboxId(id))?.expect("accepted");
+            let MessageStage::Settled { outcome, at } = found.stage else { panic!("{found:?}") };
             let turn = reader.turn(TurnId(id))?;
             turns += usize::from(turn.is_some());
             assert_eq!(outcome.as_str(), if turn.is_some() { "answered" } else { "refused" });
@@ -81,17 +82,16 @@ fn of_five_hundred_messages_that_race_a_drain_each_is_answered_or_turned_away() 
     });
 }
 
-const TALKERS: i64 = 10;
+const CHATTERS: i64 = 10;
 const CYCLES: usize = 1000;
-/// A message every so many cycles.
-const PACE: usize = 2;
+const CYCLES_PER_MESSAGE: usize = 2;
 
 #[test]
-fn a_thousand_drains_change_nothing_of_what_is_said() {
-    let undisturbed = talk(|_, _| {});
-    let disturbed = talk(|world, half| match half {
+fn thousand_drains_do_not_change_conversations() {
+    let undisturbed = run_traffic(|_, _| {});
+    let disturbed = run_traffic(|world, half| match half {
         Half::First => {
-            drain::write(world.home(), &drain::Ask::default(), clock::now()).expect("a marker");
+            drain::write(world.home(), &drain::DrainRequest::default(), clock::now()).expect("a marker");
             world.until("draining", |it| it.drain.is_some().then_some(()));
         }
         Half::Second => {
@@ -101,9 +101,10 @@ fn a_thousand_drains_change_nothing_of_what_is_said() {
     });
     assert_eq!(undisturbed.refused, 0);
     assert!(disturbed.refused >= CYCLES / 100, "only {} were turned away", disturbed.refused);
-    for chat in 1..=TALKERS {
-        let (want, got) = (&undisturbed.said[&chat], &disturbed.said[&chat]);
-        assert_eq!(want.len(), 2 * CYCLES / PACE / TALKERS as usize, "chat {chat}");
+    for chat in 1..=CHATTERS {
+        let want = &undisturbed.transcripts[&chat];
+        let got = &disturbed.transcripts[&chat];
+        assert_eq!(want.len(), 2 * CYCLES / CYCLES_PER_MESSAGE / CHATTERS as usize, "chat {chat}");
         assert_eq!(got, want, "chat {chat}");
     }
 }
@@ -114,20 +115,20 @@ enum Half {
     Second,
 }
 
-struct Said {
-    said: HashMap<i64, Vec<(Role, String)>>,
+struct TrafficResult {
+    transcripts: HashMap<i64, Vec<(Role, String)>>,
     refused: usize,
 }
 
-/// The same conversations, with something done between the messages.
-fn talk(mut disturb: impl FnMut(&World, Half)) -> Said {
-    let world = World::with(|setup| setup.workers = 4);
+/// Runs the same conversations, with `disturb` called between messages.
+fn run_traffic(mut disturb: impl FnMut(&GatewayFixture, Half)) -> TrafficResult {
+    let world = GatewayFixture::with(|setup| setup.workers = 4);
     let (tell, news) = mpsc::channel();
-    let heard = tell.clone();
+    let sender = tell.clone();
     world.telegram.observe(move |change| {
-        if let Change::Sent(message) = change {
-            // Nobody listens once everything is answered.
-            let _ = heard.send(News::Heard(message.chat, message.text.clone()));
+        if let VisibleChange::Sent(message) = change {
+            // The receiver is dropped once everything is answered.
+            let _ = sender.send(ChatEvent::Received(message.chat, message.text.clone()));
         }
     });
     let refused = std::thread::scope(|scope| {
@@ -135,11 +136,12 @@ fn talk(mut disturb: impl FnMut(&World, Half)) -> Said {
         let people = scope.spawn(move || converse(telegram, &news));
         for cycle in 0..CYCLES {
             let say = || {
-                let chat = (cycle / PACE) as i64 % TALKERS + 1;
-                tell.send(News::Say(chat, format!("message {cycle}"))).expect("they listen");
+                let chat = (cycle / CYCLES_PER_MESSAGE) as i64 % CHATTERS + 1;
+                tell.send(ChatEvent::Say(chat, format!("message {cycle}"))).expect("they listen");
             };
-            // Sometimes before the door closes, sometimes after.
-            let (before, after) = (cycle % (2 * PACE) == 0, cycle % (2 * PACE) == PACE);
+            // Sometimes before the gate closes, sometimes after.
+            let before = cycle % (2 * CYCLES_PER_MESSAGE) == 0;
+            let after = cycle % (2 * CYCLES_PER_MESSAGE) == CYCLES_PER_MESSAGE;
             before.then(say);
             disturb(&world, Half::First);
             after.then(say);
@@ -147,30 +149,31 @@ fn talk(mut disturb: impl FnMut(&World, Half)) -> Said {
         }
         people.join().expect("no panic")
     });
-    let said = (1..=TALKERS).map(|chat| (chat, world.transcript(chat))).collect();
-    Said { said, refused }
+    let transcripts = (1..=CHATTERS).map(|chat| (chat, world.transcript(chat))).collect();
+    TrafficResult { transcripts, refused }
 }
 
-enum News {
-    /// Somebody has something to say.
+enum ChatEvent {
+    /// A person sends a message.
     Say(i64, String),
-    /// The bot has said something.
-    Heard(i64, String),
+    /// The bot has sent a message.
+    Received(i64, String),
 }
 
-/// Those who write: each waits for an answer before the next message, and does what a refusal asks for. Gives how
-/// many were turned away.
-fn converse(telegram: &Telegram, news: &mpsc::Receiver<News>) -> usize {
+/// The people: each waits for an answer before the next message, and repeats refused messages. Returns the number of
+/// refusals.
+fn converse(telegram: &Telegram, news: &mpsc::Receiver<ChatEvent>) -> usize {
     let mut waiting: HashMap<i64, VecDeque<String>> = HashMap::new();
-    let (mut left, mut refused) = (CYCLES / PACE, 0);
+    let mut left = CYCLES / CYCLES_PER_MESSAGE;
+    let mut refused = 0;
     while left > 0 {
-        let (chat, next) = match news.recv_timeout(SOON).expect("everybody is answered") {
-            News::Say(chat, text) => {
+        let (chat, next) = match news.recv_timeout(SOON).expect("every message is answered") {
+            ChatEvent::Say(chat, text) => {
                 let queue = waiting.entry(chat).or_default();
                 queue.push_back(text);
                 (chat, queue.front().filter(|_| queue.len() == 1))
             }
-            News::Heard(chat, text) => {
+            ChatEvent::Received(chat, text) => {
                 let queue = waiting.entry(chat).or_default();
                 let asked = queue.front().expect("only who asks is answered");
                 if text == format!("echo: {asked}") {

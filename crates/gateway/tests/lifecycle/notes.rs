@@ -1,25 +1,25 @@
-//! What the model is told of an interruption, as it stands in the request.
+//! Notes about an interruption in the request to the model.
 
 use std::time::Duration;
 
 use petasos_core::session::ResumeReason;
 use petasos_core::transcript::Role;
 
-use super::corners::accepted_before;
-use crate::support::World;
-use crate::support::planted::{Mark, Planted, Tail};
+use super::edge_cases::accepted_before;
+use crate::support::GatewayFixture;
+use crate::support::planted::{PlantedSession, ResumeMark, TranscriptTail};
 
 const YESTERDAY: Duration = Duration::from_secs(24 * 3600);
 
-/// What the model reads when somebody writes into such a session.
+/// The model's input for a message to such a session.
 #[track_caller]
-fn told(planted: Planted, text: &str) -> String {
-    let mut world = World::idle(|_| {});
+fn model_input(planted: PlantedSession, text: &str) -> String {
+    let mut world = GatewayFixture::idle(|_| {});
     let session = world.plant(&planted);
-    // A session with a waiting message is not resumed without it.
+    // A session with a waiting message is resumed with it.
     accepted_before(&world, planted.chat, text);
     world.start();
-    world.ends_with(planted.chat, text);
+    world.expect_last_message(planted.chat, text);
     let requests = world.model.requests();
     assert_eq!(requests.len(), 1, "one turn");
     let entry = world.entry(planted.chat).expect("an entry");
@@ -30,26 +30,29 @@ fn told(planted: Planted, text: &str) -> String {
     assert_eq!(own[0], (Role::User, text.to_owned()), "only the user's words are kept");
     assert_eq!(own[1].0, Role::Assistant);
     assert!(rows.iter().all(|(_, row)| !row.starts_with("[System note:")), "{rows:?}");
-    let told = requests[0].last_user.clone();
+    let input = requests[0].last_user.clone();
     let body = requests[0].body().to_string();
-    assert_eq!(body.matches("[System note:").count(), told.matches("[System note:").count(), "{body}");
+    assert_eq!(body.matches("[System note:").count(), input.matches("[System note:").count(), "{body}");
     assert!(body.contains("the question before"), "the history is there");
-    told
+    input
 }
 
 #[track_caller]
-fn check(planted: Planted, want: &[&str]) {
-    let told = told(planted.clone(), "what happened?");
-    assert!(told.starts_with("[System note:") && told.ends_with("\n\nwhat happened?"), "{planted:?}: {told}");
-    assert_eq!(told.matches("[System note:").count(), 1, "{planted:?}: {told}");
+fn check(planted: PlantedSession, want: &[&str]) {
+    let input = model_input(planted.clone(), "what happened?");
+    assert!(
+        input.starts_with("[System note:") && input.ends_with("\n\nwhat happened?"),
+        "{planted:?}: {input}"
+    );
+    assert_eq!(input.matches("[System note:").count(), 1, "{planted:?}: {input}");
     for phrase in want {
-        assert!(told.contains(phrase), "{planted:?} without {phrase:?}: {told}");
+        assert!(input.contains(phrase), "{planted:?} without {phrase:?}: {input}");
     }
-    assert!(!told.contains("haven't responded to yet"), "{told}");
+    assert!(!input.contains("haven't responded to yet"), "{input}");
 }
 
 #[test]
-fn a_marked_session_learns_what_cut_it_off() {
+fn note_names_the_reason_of_the_interruption() {
     let other = ResumeReason::Other("power_cut".into());
     for (reason, phrase) in [
         (ResumeReason::RestartTimeout, "a gateway restart"),
@@ -57,36 +60,42 @@ fn a_marked_session_learns_what_cut_it_off() {
         (ResumeReason::RestartInterrupted, "a gateway interruption"),
         (other, "a gateway interruption"),
     ] {
-        check(Planted { mark: Mark::now(reason), ..Planted::new(7) }, &[phrase, "intact"]);
+        check(
+            PlantedSession { mark: ResumeMark::now(reason), ..PlantedSession::new(7) },
+            &[phrase, "intact"],
+        );
     }
 }
 
 #[test]
-fn a_marked_session_with_a_tool_result_at_its_end_gets_one_note_and_not_the_other() {
-    let mark = Mark::now(ResumeReason::RestartTimeout);
-    check(Planted { tail: Tail::ToolResult, mark, ..Planted::new(7) }, &["gateway restart"]);
+fn marked_session_with_open_tool_result_gets_one_note() {
+    let mark = ResumeMark::now(ResumeReason::RestartTimeout);
+    check(
+        PlantedSession { tail: TranscriptTail::ToolResult, mark, ..PlantedSession::new(7) },
+        &["gateway restart"],
+    );
 }
 
 #[test]
-fn a_tool_result_that_nobody_spoke_about_is_pointed_out() {
-    check(Planted { tail: Tail::ToolResult, ..Planted::new(7) }, &["tool result"]);
+fn note_mentions_unanswered_tool_result() {
+    check(PlantedSession { tail: TranscriptTail::ToolResult, ..PlantedSession::new(7) }, &["tool result"]);
 }
 
 #[test]
-fn an_old_mark_in_a_conversation_that_moved_since_still_counts() {
-    let mark = Some(Mark { reason: ResumeReason::RestartTimeout, age: YESTERDAY });
-    check(Planted { mark, ..Planted::new(7) }, &["gateway restart"]);
+fn old_mark_counts_in_recently_used_session() {
+    let mark = Some(ResumeMark { reason: ResumeReason::RestartTimeout, age: YESTERDAY });
+    check(PlantedSession { mark, ..PlantedSession::new(7) }, &["gateway restart"]);
 }
 
 #[test]
-fn with_nothing_to_resume_the_model_reads_the_message_and_nothing_else() {
-    let stale = Some(Mark { reason: ResumeReason::RestartTimeout, age: YESTERDAY });
+fn session_without_interruption_gets_no_note() {
+    let stale = Some(ResumeMark { reason: ResumeReason::RestartTimeout, age: YESTERDAY });
     for planted in [
-        Planted::new(7),
-        Planted { age: YESTERDAY, ..Planted::new(7) },
-        Planted { age: YESTERDAY, tail: Tail::ToolResult, ..Planted::new(7) },
-        Planted { age: YESTERDAY, mark: stale, ..Planted::new(7) },
+        PlantedSession::new(7),
+        PlantedSession { age: YESTERDAY, ..PlantedSession::new(7) },
+        PlantedSession { age: YESTERDAY, tail: TranscriptTail::ToolResult, ..PlantedSession::new(7) },
+        PlantedSession { age: YESTERDAY, mark: stale, ..PlantedSession::new(7) },
     ] {
-        assert_eq!(told(planted.clone(), "ping"), "ping", "{planted:?}");
+        assert_eq!(model_input(planted.clone(), "ping"), "ping", "{planted:?}");
     }
 }

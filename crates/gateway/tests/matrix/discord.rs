@@ -1,4 +1,4 @@
-//! Discord's column.
+//! The Discord column.
 
 use std::time::Duration;
 
@@ -7,26 +7,26 @@ use petasos_platforms::discord::{Config, Discord as Bot};
 use petasos_platforms::{Adapter, Secret};
 use serde_json::json;
 
-use crate::rows::{In, Out, Patience};
-use crate::stage::{Fake, Saying, Stage, Tally, eventually, huge, met};
+use crate::platform::{Fake, FaultCounter, MatrixPlatform, RequestFilter, eventually, huge, met};
+use crate::rows::{AdapterTimeout, In, Out};
 
 const ROOM: u64 = 50;
 const USER: u64 = 5;
 const IDENTIFY: u64 = 2;
 const RESUME: u64 = 6;
 
-struct Rig {
+struct DiscordStage {
     fake: Discord,
-    tally: Tally,
+    tally: FaultCounter,
 }
 
-pub fn start() -> Box<dyn Stage> {
+pub fn start() -> Box<dyn MatrixPlatform> {
     let fake = Discord::start().expect("a fake");
     fake.add_direct(ROOM);
-    Box::new(Rig { fake, tally: Tally::default() })
+    Box::new(DiscordStage { fake, tally: FaultCounter::default() })
 }
 
-impl Rig {
+impl DiscordStage {
     fn event(&self, id: u64, text: &str) {
         let author = json!({ "id": USER.to_string(), "username": "user5" });
         let message = json!({
@@ -35,27 +35,27 @@ impl Rig {
         self.fake.push_event("MESSAGE_CREATE", message);
     }
 
-    /// How often a session was asked for.
+    /// Number of identify and resume requests.
     fn greetings(&self) -> usize {
-        self.fake.heard(IDENTIFY).len() + self.fake.heard(RESUME).len()
+        self.fake.frames(IDENTIFY).len() + self.fake.frames(RESUME).len()
     }
 
-    /// The next time a session is begun, this happens to the question where.
+    /// Injects a fault into the next session start.
     fn begins_badly(&self, fault: Fault) {
         self.fake.on("getGateway").does(fault);
         self.fake.invalidate();
     }
 }
 
-impl Stage for Rig {
-    fn adapters(&self, patience: Patience) -> Vec<Adapter> {
+impl MatrixPlatform for DiscordStage {
+    fn adapters(&self, patience: AdapterTimeout) -> Vec<Adapter> {
         let mut config = Config::new(Secret::new("OTAw.x.secret"));
         config.api_base = self.fake.api_base();
         config.reconnect_base = Duration::from_millis(20);
         config.identify_gap = Duration::ZERO;
         config.request_timeout = patience.request();
-        if patience == Patience::Short {
-            self.fake.heartbeat_interval(Duration::from_secs(1));
+        if patience == AdapterTimeout::Short {
+            self.fake.set_heartbeat_interval(Duration::from_secs(1));
         }
         vec![Adapter::Discord(Bot::new(config).expect("valid"))]
     }
@@ -64,7 +64,7 @@ impl Stage for Rig {
         true
     }
 
-    fn say(&self, text: &str) {
+    fn send_text(&self, text: &str) {
         self.fake.push_text(ROOM, USER, text);
     }
 
@@ -72,18 +72,18 @@ impl Stage for Rig {
         self.fake.texts(ROOM)
     }
 
-    fn out(&self, saying: Saying, fault: Out) -> bool {
+    fn out(&self, saying: RequestFilter, fault: Out) -> bool {
         let fault = met!(Fault, fault, {
             TooMany => Fault::too_many(0.7),
             TooManyBare => Fault::status(429, 0, "You are being rate limited."),
             NotWell => Fault::status(500, 0, "500: Internal Server Error"),
-            BadGateway => Fault::Page,
+            BadGateway => Fault::ProxyError(502),
             Forbidden => Fault::missing_access(),
             NoChat => Fault::status(404, 10003, "Unknown Channel"),
             TooLong => Fault::status(400, 50035, "Invalid Form Body"),
             Gone => Fault::status(404, 10008, "Unknown Message"),
         });
-        self.fake.on("*").saying(saying).does(fault);
+        self.fake.on("*").text_matching(saying).does(fault);
         true
     }
 
@@ -101,50 +101,49 @@ impl Stage for Rig {
             In::Rubbish => {
                 let rubbish = json!({ "id": "nine", "author": 5, "content": "sad news" });
                 self.fake.push_event("MESSAGE_CREATE", rubbish);
-                self.say(text);
+                self.send_text(text);
             }
             In::Garbage => {
                 broken = self.fake.push_frame("{not json");
-                self.say(text);
+                self.send_text(text);
             }
             In::NotWell | In::TooMany => {
-                // Counted by the fake when it strikes.
                 broken = 0;
                 self.begins_badly(match fault {
                     In::TooMany => Fault::too_many(0.7),
-                    _other => Fault::Page,
+                    _other => Fault::ProxyError(502),
                 });
-                self.say(text);
+                self.send_text(text);
             }
             In::Cut => {
-                broken = self.fake.cut_sockets();
-                self.say(text);
+                broken = self.fake.reset_sockets();
+                self.send_text(text);
             }
             In::CutBehind => {
-                self.say(text);
-                broken = self.fake.cut_sockets();
+                self.send_text(text);
+                broken = self.fake.reset_sockets();
             }
             In::Closed => {
                 broken = self.fake.close(4000);
-                self.say(text);
+                self.send_text(text);
             }
             In::Moved => {
-                broken = self.fake.ask_to_reconnect();
-                self.say(text);
+                broken = self.fake.request_reconnect();
+                self.send_text(text);
             }
             In::Over => {
                 self.fake.invalidate();
-                self.say(text);
+                self.send_text(text);
             }
             In::Down => broken = self.say_while_down(text),
             In::Silent => {
                 let before = self.greetings();
                 self.fake.silence();
-                self.say(text);
+                self.send_text(text);
                 eventually("given up", || (self.greetings() > before).then_some(()));
-                self.fake.speak();
+                self.fake.end_silence();
             }
-            In::Huge => self.say(&huge(1_200_000, text)),
+            In::Huge => self.send_text(&huge(1_200_000, text)),
             In::Half | In::AckLost | In::Forged => return false,
         }
         self.tally.add(broken);
@@ -155,7 +154,7 @@ impl Stage for Rig {
         &self.fake
     }
 
-    fn tally(&self) -> &Tally {
+    fn tally(&self) -> &FaultCounter {
         &self.tally
     }
 }

@@ -1,4 +1,4 @@
-//! The gateway under test: real store, real sockets, a clock of its own.
+//! The gateway under test: real store, real sockets, its own wall clock.
 
 use std::cell::RefCell;
 use std::path::Path;
@@ -10,26 +10,26 @@ use petasos_agent::{ModelConfig, Provider, Secret};
 use petasos_core::Millis;
 use petasos_core::access::Access;
 use petasos_core::admission::BusyMode;
-use petasos_core::lifecycle::Leave;
-use petasos_core::link::Standing;
+use petasos_core::lifecycle::ShutdownReason;
+use petasos_core::link::Availability;
 use petasos_core::outbox::State;
 use petasos_fakes::model::Model;
-use petasos_gateway::{Config, DATABASE, End, Handle, Lifetime, Settings, clock};
+use petasos_gateway::{Config, DATABASE, ExitInfo, Handle, Lifetime, Settings, clock};
 use petasos_platforms::Adapter;
 use petasos_store::{Reader, Result};
 use tempfile::TempDir;
 use tokio::runtime::{Builder, Runtime};
 use tokio::task::JoinHandle;
 
+use crate::platform::{SOON, eventually};
 use crate::rows::Form;
-use crate::stage::{SOON, eventually};
 
 thread_local! {
-    /// By how much the clock of the gateway that this thread works for is wrong, in milliseconds.
+    /// Clock offset of the gateway of this thread, in milliseconds.
     static SKEW: RefCell<Arc<AtomicI64>> = RefCell::default();
 }
 
-/// The wall clock of whoever asks.
+/// The wall clock of the current thread's gateway.
 fn now() -> Millis {
     let real = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_millis();
     let skew = SKEW.with_borrow(|skew| skew.load(Ordering::Relaxed));
@@ -41,19 +41,20 @@ pub struct Gateway {
     home: TempDir,
     form: Form,
     skew: Arc<AtomicI64>,
-    running: Option<Running>,
+    running: Option<RunningInstance>,
 }
 
-struct Running {
+struct RunningInstance {
     handle: Handle,
-    ended: JoinHandle<End>,
+    ended: JoinHandle<ExitInfo>,
     runtime: Runtime,
 }
 
 impl Gateway {
     pub fn new(form: Form) -> Self {
         clock::replace(now);
-        let (skew, home) = (Arc::<AtomicI64>::default(), TempDir::new().expect("a home"));
+        let skew = Arc::<AtomicI64>::default();
+        let home = TempDir::new().expect("a home");
         SKEW.replace(skew.clone());
         Self { model: Model::start().expect("a fake"), home, form, skew, running: None }
     }
@@ -75,27 +76,26 @@ impl Gateway {
             ..Config::new(self.home.path(), model)
         };
         let skew = self.skew.clone();
-        // With more than one worker a crash is none: while one lets tasks go, another may still run those that miss them.
+        // A crash needs a single worker: another one could still run tasks while the runtime is dropped.
         let mut builder = Builder::new_multi_thread();
         builder.worker_threads(1).enable_all().on_thread_start(move || drop(SKEW.replace(skew.clone())));
         let runtime = builder.build().expect("a runtime");
         let (handle, running) = runtime.block_on(petasos_gateway::start(config)).expect("the gateway starts");
         let ended = runtime.spawn(running.wait());
-        self.running = Some(Running { handle, ended, runtime });
+        self.running = Some(RunningInstance { handle, ended, runtime });
     }
 
-    /// Waits until every link hears.
-    pub fn hears(&self) {
-        let Running { handle, runtime, .. } = self.running.as_ref().expect("running");
+    pub fn wait_until_connected(&self) {
+        let RunningInstance { handle, runtime, .. } = self.running.as_ref().expect("running");
         eventually("connected", || {
             let status = runtime.block_on(handle.status()).expect("a status");
-            status.links.iter().all(|it| it.link.standing() == Standing::Up).then_some(())
+            status.links.iter().all(|it| it.link.availability() == Availability::Up).then_some(())
         });
     }
 
-    /// The process is gone from one moment to the next; what it had on disk is all that is left.
+    /// Drops the gateway at once; only its files remain.
     pub fn crash(&mut self) {
-        let Running { handle, ended, runtime } = self.running.take().expect("running");
+        let RunningInstance { handle, ended, runtime } = self.running.take().expect("running");
         drop(runtime);
         drop((handle, ended));
         let database = self.home.path().join(DATABASE);
@@ -103,8 +103,8 @@ impl Gateway {
     }
 
     pub fn stop(&mut self) {
-        let Some(Running { handle, ended, runtime }) = self.running.take() else { return };
-        handle.leave(Leave::Stop, None);
+        let Some(RunningInstance { handle, ended, runtime }) = self.running.take() else { return };
+        handle.shut_down(ShutdownReason::Stop, None);
         drop(handle);
         let ended = runtime.block_on(async { tokio::time::timeout(SOON, ended).await });
         ended.expect("it never ends").expect("no panic");
@@ -116,21 +116,19 @@ impl Gateway {
 
     fn read<T>(&self, question: impl FnOnce(&Reader) -> Result<T>) -> T {
         let reader = Reader::open(self.home.path().join(DATABASE)).expect("a store");
-        reader.ask(question).expect("an answer")
+        reader.snapshot(question).expect("an answer")
     }
 
-    /// Answers that were given up.
     pub fn dead(&self) -> u64 {
         self.read(|reader| reader.outbox_counts()).dead
     }
 
-    /// Nothing is owed, and nobody waits for an answer.
     pub fn is_calm(&self) -> bool {
-        let (owed, backlog) = self.read(|reader| Ok((reader.outbox_counts()?, reader.backlog()?)));
-        owed.streaming + owed.due + owed.sending + backlog.queued + backlog.claimed == 0
+        let (outbox, backlog) = self.read(|reader| Ok((reader.outbox_counts()?, reader.backlog()?)));
+        outbox.streaming + outbox.due + outbox.sending + backlog.queued + backlog.claimed == 0
     }
 
-    /// Whether something that is owed was tried in vain.
+    /// Whether an outbox item has a failed attempt.
     pub fn is_set_back(&self) -> bool {
         self.read(|reader| reader.items_in(State::Due, 10)).iter().any(|item| item.attempts > 0)
     }

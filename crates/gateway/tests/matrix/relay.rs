@@ -1,55 +1,55 @@
-//! The relay's column.
+//! The relay column.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use petasos_core::Platform;
-use petasos_core::link::redial::Policy;
+use petasos_core::link::reconnect::ReconnectPolicy;
 use petasos_fakes::Connector;
-use petasos_fakes::connector::{Reply, event};
+use petasos_fakes::connector::{OutboundFault, event};
 use petasos_platforms::Adapter;
 use petasos_platforms::relay::{Config, Identity, adapters, credentials};
 use serde_json::{Value, json};
 
-use crate::rows::{In, Out, Patience};
-use crate::stage::{Fake, Saying, Stage, Tally, huge};
+use crate::platform::{Fake, FaultCounter, MatrixPlatform, RequestFilter, huge};
+use crate::rows::{AdapterTimeout, In, Out};
 
 const CHAT: &str = "direct";
 
-struct Rig {
+struct RelayStage {
     fake: Connector,
     next: AtomicU64,
-    tally: Tally,
+    tally: FaultCounter,
 }
 
-pub fn start() -> Box<dyn Stage> {
+pub fn start() -> Box<dyn MatrixPlatform> {
     let fake = Connector::start().expect("a fake");
     fake.describe("discord", |it| {
         it["request_memory"] = json!(600);
         it["supported_ops"] = json!(["send", "edit", "delete", "typing"]);
     });
-    Box::new(Rig { fake, next: AtomicU64::new(1), tally: Tally::default() })
+    Box::new(RelayStage { fake, next: AtomicU64::new(1), tally: FaultCounter::default() })
 }
 
-fn said(id: u64, text: &str) -> Value {
+fn message(id: u64, text: &str) -> Value {
     event("discord", CHAT, "dm", text, Some(&format!("m{id}")))
 }
 
-impl Rig {
+impl RelayStage {
     fn number(&self) -> u64 {
         self.next.fetch_add(1, Ordering::Relaxed)
     }
 }
 
-impl Stage for Rig {
-    fn adapters(&self, patience: Patience) -> Vec<Adapter> {
+impl MatrixPlatform for RelayStage {
+    fn adapters(&self, patience: AdapterTimeout) -> Vec<Adapter> {
         let mut config = Config::new(self.fake.url());
         let platform = Platform::parse("discord").expect("known");
         config.identities = vec![Identity { platform, bot_id: "app".into() }];
         config.credentials = Some(credentials("gw-1", "s3cret-of-a-gateway"));
-        config.terms.redial = Policy::relay(Duration::from_millis(20), Duration::from_millis(100));
+        config.terms.redial = ReconnectPolicy::relay(Duration::from_millis(20), Duration::from_millis(100));
         config.answer_timeout = patience.request();
-        if patience == Patience::Short {
+        if patience == AdapterTimeout::Short {
             (config.ping_every, config.silence) = (Duration::from_millis(500), Duration::from_secs(3));
         }
         adapters(config).expect("valid").into_iter().map(Adapter::Relay).collect()
@@ -59,37 +59,37 @@ impl Stage for Rig {
         true
     }
 
-    fn say(&self, text: &str) {
-        self.fake.push(said(self.number(), text));
+    fn send_text(&self, text: &str) {
+        self.fake.push(message(self.number(), text));
     }
 
     fn texts(&self) -> Vec<String> {
         self.fake.visible(CHAT).into_iter().map(|message| message.text).collect()
     }
 
-    fn out(&self, saying: Saying, fault: Out) -> bool {
+    fn out(&self, saying: RequestFilter, fault: Out) -> bool {
         let failed = |code: &str| json!({ "success": false, "error": code, "code": code });
         let reply = match fault {
             Out::TooMany => {
                 let mut result = failed("rate_limited");
                 result["retry_after"] = json!(1);
-                Reply::Result(result)
+                OutboundFault::Refuse(result)
             }
-            Out::TooManyBare => Reply::Result(failed("rate_limited")),
-            Out::NotWell => Reply::Result(failed("transient")),
-            Out::ResetBefore => Reply::Cut,
-            Out::ResetAfter => Reply::Drop,
-            Out::Hang => Reply::Ignored,
-            Out::HangAfter => Reply::Nothing,
-            Out::Garbage => Reply::Garbled,
-            Out::Slow => Reply::After(Duration::from_millis(700)),
-            Out::Forbidden => Reply::Result(failed("forbidden")),
-            Out::NoChat => Reply::Result(failed("chat_not_found")),
-            Out::TooLong => Reply::Result(failed("too_long")),
-            Out::Gone => Reply::Result(failed("not_found")),
+            Out::TooManyBare => OutboundFault::Refuse(failed("rate_limited")),
+            Out::NotWell => OutboundFault::Refuse(failed("transient")),
+            Out::ResetBefore => OutboundFault::ResetBefore,
+            Out::ResetAfter => OutboundFault::ResetAfter,
+            Out::Hang => OutboundFault::Hang,
+            Out::HangAfter => OutboundFault::HangAfter,
+            Out::Garbage => OutboundFault::Garbage,
+            Out::Slow => OutboundFault::DelayAfter(Duration::from_millis(700)),
+            Out::Forbidden => OutboundFault::Refuse(failed("forbidden")),
+            Out::NoChat => OutboundFault::Refuse(failed("chat_not_found")),
+            Out::TooLong => OutboundFault::Refuse(failed("too_long")),
+            Out::Gone => OutboundFault::Refuse(failed("not_found")),
             Out::BadGateway | Out::Half => return false,
         };
-        self.fake.trouble_saying(saying, reply);
+        self.fake.fail_next_matching(saying, reply);
         true
     }
 
@@ -98,57 +98,57 @@ impl Stage for Rig {
         let id = self.number();
         match fault {
             In::Twice => {
-                self.fake.push(said(id, text));
-                self.fake.push(said(id, text));
+                self.fake.push(message(id, text));
+                self.fake.push(message(id, text));
             }
             In::OutOfOrder => {
-                self.say("aside");
-                self.fake.push(said(id, text));
+                self.send_text("aside");
+                self.fake.push(message(id, text));
             }
             In::Rubbish => {
                 self.fake.push(json!({ "text": "sad news", "source": "nowhere" }));
-                self.say(text);
+                self.send_text(text);
             }
             In::Garbage => {
-                self.fake.say("{not json\n");
-                self.say(text);
+                self.fake.send("{not json\n");
+                self.send_text(text);
             }
             In::NotWell => {
                 self.fake.refuse(1, 1013, "try again later");
-                broken = self.fake.cut();
-                self.say(text);
+                broken = self.fake.reset_connections();
+                self.send_text(text);
             }
             In::Cut => {
-                broken = self.fake.cut();
-                self.say(text);
+                broken = self.fake.reset_connections();
+                self.send_text(text);
             }
             In::CutBehind => {
-                self.say(text);
-                broken = self.fake.cut();
+                self.send_text(text);
+                broken = self.fake.reset_connections();
             }
             In::Closed => {
-                broken = self.fake.read(petasos_fakes::connector::World::open);
+                broken = self.fake.read(petasos_fakes::connector::State::open);
                 self.fake.close(1011, "");
-                self.say(text);
+                self.send_text(text);
             }
             In::Moved => {
-                broken = self.fake.read(petasos_fakes::connector::World::open);
+                broken = self.fake.read(petasos_fakes::connector::State::open);
                 self.fake.close(1012, "service restart");
-                self.say(text);
+                self.send_text(text);
             }
             In::Over => {
-                self.fake.drop_behind_descriptor(1);
-                broken = self.fake.cut();
-                self.say(text);
+                self.fake.close_after_descriptor(1);
+                broken = self.fake.reset_connections();
+                self.send_text(text);
             }
             In::Down => broken = self.say_while_down(text),
             In::Silent => {
-                broken = self.fake.read(petasos_fakes::connector::World::open);
+                broken = self.fake.read(petasos_fakes::connector::State::open);
                 self.fake.silence();
-                self.say(text);
+                self.send_text(text);
             }
-            // Lines end at 1 MiB.
-            In::Huge => self.say(&huge(1_000_000, text)),
+            // Frames are limited to 1 MiB.
+            In::Huge => self.send_text(&huge(1_000_000, text)),
             In::Half | In::TooMany | In::AckLost | In::Forged => return false,
         }
         self.tally.add(broken);
@@ -159,7 +159,7 @@ impl Stage for Rig {
         &self.fake
     }
 
-    fn tally(&self) -> &Tally {
+    fn tally(&self) -> &FaultCounter {
         &self.tally
     }
 }

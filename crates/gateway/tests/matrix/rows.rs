@@ -1,14 +1,13 @@
-//! The rows: what goes wrong, in which form of answer, and what people must see all the same.
+//! The rows: faults, forms of answers, and the results that people may see.
 
 use std::time::Duration;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Form {
-    /// One message.
     Plain,
-    /// A message that grows and is completed by a last edit.
+    /// A preview that is completed by a last edit.
     Streamed,
-    /// More than one message holds.
+    /// More than fits into one message.
     Split,
 }
 
@@ -16,14 +15,14 @@ impl Form {
     pub const ALL: [Self; 3] = [Self::Plain, Self::Streamed, Self::Split];
 }
 
-/// What a request of ours meets.
+/// Faults of outgoing requests.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Out {
     TooMany,
-    /// Without a wait.
+    /// Without a retry time.
     TooManyBare,
     NotWell,
-    /// A page of somebody in between.
+    /// An HTML page of a proxy.
     BadGateway,
     ResetBefore,
     ResetAfter,
@@ -35,11 +34,11 @@ pub enum Out {
     Forbidden,
     NoChat,
     TooLong,
-    /// The message that is to be changed is not there any more.
+    /// The message to edit no longer exists.
     Gone,
 }
 
-/// What befalls a message on its way to us.
+/// Faults of incoming messages.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum In {
     Twice,
@@ -49,116 +48,114 @@ pub enum In {
     Half,
     NotWell,
     TooMany,
-    /// The connection is lost, then it is said.
+    /// The connection is lost before the message is sent.
     Cut,
-    /// It is said, then the connection is lost.
+    /// The connection is lost after the message is sent.
     CutBehind,
     Closed,
-    /// We are asked to connect elsewhere.
+    /// The platform requests a reconnect to another address.
     Moved,
-    /// The session is over and cannot be taken up again.
+    /// The session is invalid and cannot be resumed.
     Over,
     Down,
     Silent,
     Huge,
     AckLost,
-    /// Somebody speaks in the platform's name first.
+    /// A forged request comes first.
     Forged,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Mind {
+pub enum ModelFault {
     NotWell,
     CutOff,
     Garbage,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Trouble {
-    /// The request that completes the answer meets this: the message, the last edit, or the last part.
+pub enum CellFault {
+    /// Fault of the request that completes the answer: the message, the last edit, or the last part.
     Last(Out),
-    /// The first request of the answer meets this: its preview, or its first part.
+    /// Fault of the first request of the answer: its preview, or its first part.
     First(Out),
-    /// Nobody is there when the answer is to be sent.
+    /// The platform is down when the answer is sent.
     Away,
     /// The process dies while the request that completes the answer hangs.
     Crash(Out),
-    Heard(In),
-    Model(Mind),
-    /// The wall clock jumps by so many hours while the answer waits.
+    Incoming(In),
+    Model(ModelFault),
+    /// The wall clock jumps by this many hours while the answer waits.
     Clock(i64),
 }
 
-pub struct Row {
+pub struct FaultRow {
     pub name: &'static str,
-    pub trouble: Trouble,
+    pub trouble: CellFault,
 }
 
-const fn row(name: &'static str, trouble: Trouble) -> Row {
-    Row { name, trouble }
+const fn row(name: &'static str, trouble: CellFault) -> FaultRow {
+    FaultRow { name, trouble }
 }
 
-pub const ROWS: &[Row] = &[
-    // The way out.
-    row("429 with a wait", Trouble::Last(Out::TooMany)),
-    row("429 without a wait", Trouble::Last(Out::TooManyBare)),
-    row("500", Trouble::Last(Out::NotWell)),
-    row("502, a page of somebody in between", Trouble::Last(Out::BadGateway)),
-    row("reset before it was processed", Trouble::Last(Out::ResetBefore)),
-    row("processed, then reset: the acknowledgement is lost", Trouble::Last(Out::ResetAfter)),
-    row("the acknowledgement of the first request is lost", Trouble::First(Out::ResetAfter)),
-    row("time-out, not processed", Trouble::Last(Out::Hang)),
-    row("time-out, processed", Trouble::Last(Out::HangAfter)),
-    row("half an answer", Trouble::Last(Out::Half)),
-    row("an answer that makes no sense", Trouble::Last(Out::Garbage)),
-    row("a slow answer", Trouble::Last(Out::Slow)),
-    row("403", Trouble::Last(Out::Forbidden)),
-    row("404, no such chat", Trouble::Last(Out::NoChat)),
-    row("refused as too long", Trouble::Last(Out::TooLong)),
-    row("what is to be edited is gone", Trouble::Last(Out::Gone)),
-    row("connections are refused", Trouble::Away),
-    row("a crash, the request not processed", Trouble::Crash(Out::Hang)),
-    row("a crash, the request processed", Trouble::Crash(Out::HangAfter)),
-    row("the clock jumps six hours ahead", Trouble::Clock(6)),
-    row("the clock jumps two hours back", Trouble::Clock(-2)),
-    // The way in.
-    row("delivered twice", Trouble::Heard(In::Twice)),
-    row("delivered out of order", Trouble::Heard(In::OutOfOrder)),
-    row("something unreadable before it", Trouble::Heard(In::Rubbish)),
-    row("garbage on the wire before it", Trouble::Heard(In::Garbage)),
-    row("half a delivery", Trouble::Heard(In::Half)),
-    row("502 while receiving", Trouble::Heard(In::NotWell)),
-    row("429 while receiving", Trouble::Heard(In::TooMany)),
-    row("the connection is lost before it is said", Trouble::Heard(In::Cut)),
-    row("the connection is lost behind it", Trouble::Heard(In::CutBehind)),
-    row("closed with a code", Trouble::Heard(In::Closed)),
-    row("asked to connect elsewhere", Trouble::Heard(In::Moved)),
-    row("the session is over", Trouble::Heard(In::Over)),
-    row("said while the server is away", Trouble::Heard(In::Down)),
-    row("a connection that falls silent", Trouble::Heard(In::Silent)),
-    row("a message that is far too long", Trouble::Heard(In::Huge)),
-    row("our acknowledgement is lost", Trouble::Heard(In::AckLost)),
-    row("a forged delivery before it", Trouble::Heard(In::Forged)),
+pub const ROWS: &[FaultRow] = &[
+    row("429 with a wait", CellFault::Last(Out::TooMany)),
+    row("429 without a wait", CellFault::Last(Out::TooManyBare)),
+    row("500", CellFault::Last(Out::NotWell)),
+    row("502 with an HTML page of a proxy", CellFault::Last(Out::BadGateway)),
+    row("reset before processing", CellFault::Last(Out::ResetBefore)),
+    row("reset after processing: the acknowledgement is lost", CellFault::Last(Out::ResetAfter)),
+    row("the acknowledgement of the first request is lost", CellFault::First(Out::ResetAfter)),
+    row("timeout, not processed", CellFault::Last(Out::Hang)),
+    row("timeout, processed", CellFault::Last(Out::HangAfter)),
+    row("a truncated response", CellFault::Last(Out::Half)),
+    row("an invalid response", CellFault::Last(Out::Garbage)),
+    row("a slow response", CellFault::Last(Out::Slow)),
+    row("403", CellFault::Last(Out::Forbidden)),
+    row("404, no such chat", CellFault::Last(Out::NoChat)),
+    row("refused as too long", CellFault::Last(Out::TooLong)),
+    row("the message to edit is gone", CellFault::Last(Out::Gone)),
+    row("connections are refused", CellFault::Away),
+    row("a crash, the request not processed", CellFault::Crash(Out::Hang)),
+    row("a crash, the request processed", CellFault::Crash(Out::HangAfter)),
+    row("the clock jumps six hours ahead", CellFault::Clock(6)),
+    row("the clock jumps two hours back", CellFault::Clock(-2)),
+    row("delivered twice", CellFault::Incoming(In::Twice)),
+    row("delivered out of order", CellFault::Incoming(In::OutOfOrder)),
+    row("an unreadable event before the message", CellFault::Incoming(In::Rubbish)),
+    row("garbage on the wire before the message", CellFault::Incoming(In::Garbage)),
+    row("half a delivery", CellFault::Incoming(In::Half)),
+    row("502 while receiving", CellFault::Incoming(In::NotWell)),
+    row("429 while receiving", CellFault::Incoming(In::TooMany)),
+    row("the connection is lost before the message", CellFault::Incoming(In::Cut)),
+    row("the connection is lost after the message", CellFault::Incoming(In::CutBehind)),
+    row("closed with a code", CellFault::Incoming(In::Closed)),
+    row("a reconnect to another address is requested", CellFault::Incoming(In::Moved)),
+    row("the session is over", CellFault::Incoming(In::Over)),
+    row("sent while the server is away", CellFault::Incoming(In::Down)),
+    row("the connection falls silent", CellFault::Incoming(In::Silent)),
+    row("a message that is far too long", CellFault::Incoming(In::Huge)),
+    row("the gateway's acknowledgement is lost", CellFault::Incoming(In::AckLost)),
+    row("a forged delivery before the message", CellFault::Incoming(In::Forged)),
     // The model.
-    row("the model answers 503", Trouble::Model(Mind::NotWell)),
-    row("the model's answer breaks off", Trouble::Model(Mind::CutOff)),
-    row("the model's answer makes no sense", Trouble::Model(Mind::Garbage)),
+    row("the model answers 503", CellFault::Model(ModelFault::NotWell)),
+    row("the model's answer breaks off", CellFault::Model(ModelFault::CutOff)),
+    row("the model's answer is invalid", CellFault::Model(ModelFault::Garbage)),
 ];
 
-/// What people see in the end.
+/// The messages that people see in the end.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Seen {
-    /// Every word once, without a mark.
+pub enum VisibleResult {
+    /// Complete and once, without a mark.
     Once,
-    /// Every word once, and a mark: it might have been there already.
+    /// Complete and once, marked as a possible duplicate.
     Marked,
-    /// Something twice, the second time marked.
+    /// Partly duplicated; the duplicate is marked.
     Twice,
-    /// It was given up and is listed for the owner.
+    /// Listed as a dead letter.
     GivenUp,
 }
 
-impl Seen {
+impl VisibleResult {
     pub const fn letter(self) -> char {
         match self {
             Self::Once => '1',
@@ -169,80 +166,82 @@ impl Seen {
     }
 }
 
-/// What a failed request says of the message.
-enum Meaning {
-    /// Certainly not there: try again.
+/// Implication of a failed request for the message.
+enum FailureMeaning {
+    /// Not sent: retry.
     Later,
-    /// Never.
+    /// Refused: do not retry.
     Refused,
-    /// Nobody can know.
+    /// Unknown outcome.
     Unknown { arrived: bool },
 }
 
 impl Out {
-    const fn meaning(self) -> Meaning {
+    const fn meaning(self) -> FailureMeaning {
         match self {
-            Self::TooMany | Self::TooManyBare | Self::NotWell | Self::Slow => Meaning::Later,
-            Self::Forbidden | Self::NoChat | Self::TooLong | Self::Gone => Meaning::Refused,
+            Self::TooMany | Self::TooManyBare | Self::NotWell | Self::Slow => FailureMeaning::Later,
+            Self::Forbidden | Self::NoChat | Self::TooLong | Self::Gone => FailureMeaning::Refused,
             Self::BadGateway | Self::ResetBefore | Self::Hang | Self::Garbage => {
-                Meaning::Unknown { arrived: false }
+                FailureMeaning::Unknown { arrived: false }
             }
-            Self::ResetAfter | Self::HangAfter | Self::Half => Meaning::Unknown { arrived: true },
+            Self::ResetAfter | Self::HangAfter | Self::Half => FailureMeaning::Unknown { arrived: true },
         }
     }
 
-    /// `keyed`: the platform recognises what comes again.
-    const fn want(self, form: Form, keyed: bool) -> Seen {
+    /// `keyed`: the platform supports idempotency keys.
+    const fn want(self, form: Form, keyed: bool) -> VisibleResult {
         match (self.meaning(), form) {
-            (Meaning::Later, _) => Seen::Once,
-            // What replaces a message is repeated, or sent as new once the other is gone.
-            (Meaning::Refused | Meaning::Unknown { .. }, Form::Streamed) => Seen::Once,
-            (Meaning::Refused, Form::Plain | Form::Split) => Seen::GivenUp,
-            (Meaning::Unknown { .. }, Form::Plain | Form::Split) if keyed => Seen::Once,
-            (Meaning::Unknown { arrived: true }, Form::Plain | Form::Split) => Seen::Twice,
-            (Meaning::Unknown { arrived: false }, Form::Plain | Form::Split) => Seen::Marked,
+            (FailureMeaning::Later, _) => VisibleResult::Once,
+            // An edit is repeated, or sent as a new message if the old one is gone.
+            (FailureMeaning::Refused | FailureMeaning::Unknown { .. }, Form::Streamed) => VisibleResult::Once,
+            (FailureMeaning::Refused, Form::Plain | Form::Split) => VisibleResult::GivenUp,
+            (FailureMeaning::Unknown { .. }, Form::Plain | Form::Split) if keyed => VisibleResult::Once,
+            (FailureMeaning::Unknown { arrived: true }, Form::Plain | Form::Split) => VisibleResult::Twice,
+            (FailureMeaning::Unknown { arrived: false }, Form::Plain | Form::Split) => VisibleResult::Marked,
         }
     }
 }
 
-impl Trouble {
-    /// `None`: there is no such thing in this form.
-    pub const fn want(self, form: Form, keyed: bool) -> Option<Seen> {
+impl CellFault {
+    /// `None`: not applicable to this form.
+    pub const fn want(self, form: Form, keyed: bool) -> Option<VisibleResult> {
         match (self, form) {
             (Self::Last(Out::Gone), Form::Plain | Form::Split) | (Self::First(_), Form::Plain) => None,
-            // A preview has no key: whether it is there nobody knows, and the whole answer says so.
-            (Self::First(_), Form::Streamed) => Some(Seen::Twice),
+            // A preview has no idempotency key, so its outcome is unknown and the whole answer is marked.
+            (Self::First(_), Form::Streamed) => Some(VisibleResult::Twice),
             (Self::Last(out) | Self::First(out) | Self::Crash(out), _) => Some(out.want(form, keyed)),
-            (Self::Away | Self::Heard(_) | Self::Model(_) | Self::Clock(_), _) => Some(Seen::Once),
+            (Self::Away | Self::Incoming(_) | Self::Model(_) | Self::Clock(_), _) => {
+                Some(VisibleResult::Once)
+            }
         }
     }
 
-    /// Whether somebody must lose patience.
-    pub const fn patience(self) -> Patience {
+    /// Whether the fault depends on a timeout.
+    pub const fn patience(self) -> AdapterTimeout {
         match self {
-            Self::Last(Out::Hang | Out::HangAfter | Out::Garbage) | Self::Heard(In::Silent) => {
-                Patience::Short
+            Self::Last(Out::Hang | Out::HangAfter | Out::Garbage) | Self::Incoming(In::Silent) => {
+                AdapterTimeout::Short
             }
             Self::Last(_)
             | Self::First(_)
             | Self::Away
             | Self::Crash(_)
-            | Self::Heard(_)
+            | Self::Incoming(_)
             | Self::Model(_)
-            | Self::Clock(_) => Patience::Long,
+            | Self::Clock(_) => AdapterTimeout::Long,
         }
     }
 }
 
-/// How long an adapter waits for its server.
+/// Request timeout of an adapter.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Patience {
-    /// Long enough for a machine under load.
+pub enum AdapterTimeout {
+    /// Long enough for a loaded machine.
     Long,
     Short,
 }
 
-impl Patience {
+impl AdapterTimeout {
     pub const fn request(self) -> Duration {
         match self {
             Self::Long => Duration::from_secs(30),

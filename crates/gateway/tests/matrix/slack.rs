@@ -1,33 +1,32 @@
-//! Slack's column.
+//! The Slack column.
 
 use std::time::Duration;
 
-use petasos_fakes::slack::{Fault, Slack, TEAM, TOKEN, World};
+use petasos_fakes::slack::{Fault, Slack, State, TEAM, TOKEN};
 use petasos_platforms::Adapter;
 use petasos_platforms::slack::{Config, Slack as Bot};
 use serde_json::json;
 
-use crate::rows::{In, Out, Patience};
-use crate::stage::{Fake, Saying, Stage, Tally, huge, met};
+use crate::platform::{Fake, FaultCounter, MatrixPlatform, RequestFilter, huge, met};
+use crate::rows::{AdapterTimeout, In, Out};
 
 const DIRECT: &str = "D1";
 const USER: &str = "U7";
 
-struct Rig {
+struct SlackStage {
     fake: Slack,
-    tally: Tally,
+    tally: FaultCounter,
 }
 
-pub fn start() -> Box<dyn Stage> {
+pub fn start() -> Box<dyn MatrixPlatform> {
     let fake = Slack::start().expect("a fake");
     fake.add_channel(TEAM, DIRECT);
-    Box::new(Rig { fake, tally: Tally::default() })
+    Box::new(SlackStage { fake, tally: FaultCounter::default() })
 }
 
-impl Rig {
-    /// The last delivery once more, changed.
+impl SlackStage {
     fn again(&self, change: impl FnOnce(&mut serde_json::Value)) {
-        let last = self.fake.look(|world| world.deliveries().last().cloned()).expect("something was said");
+        let last = self.fake.read(|world| world.deliveries().last().cloned()).expect("a delivery");
         let mut payload = last.payload;
         change(&mut payload["event"]);
         self.fake.push_envelope(&last.kind, payload);
@@ -39,13 +38,13 @@ impl Rig {
     }
 }
 
-impl Stage for Rig {
-    fn adapters(&self, patience: Patience) -> Vec<Adapter> {
+impl MatrixPlatform for SlackStage {
+    fn adapters(&self, patience: AdapterTimeout) -> Vec<Adapter> {
         let mut config = Config::new("xapp-1-A1-2-secret", TOKEN);
         config.api_base = self.fake.api_base();
         config.reconnect_base = Duration::from_millis(20);
         config.request_timeout = patience.request();
-        if patience == Patience::Short {
+        if patience == AdapterTimeout::Short {
             (config.ping_interval, config.silence) = (Duration::from_millis(500), Duration::from_secs(3));
         }
         vec![Adapter::Slack(Bot::new(config).expect("valid"))]
@@ -55,7 +54,7 @@ impl Stage for Rig {
         false
     }
 
-    fn say(&self, text: &str) {
+    fn send_text(&self, text: &str) {
         self.fake.push_text(DIRECT, USER, text);
     }
 
@@ -63,18 +62,18 @@ impl Stage for Rig {
         self.fake.texts(DIRECT)
     }
 
-    fn out(&self, saying: Saying, fault: Out) -> bool {
+    fn out(&self, saying: RequestFilter, fault: Out) -> bool {
         let fault = met!(Fault, fault, {
-            TooMany => Fault::TooMany(1),
+            TooMany => Fault::too_many(1),
             TooManyBare => Fault::error("ratelimited"),
             NotWell => Fault::error("service_unavailable"),
-            BadGateway => Fault::Status(502),
+            BadGateway => Fault::ProxyError(502),
             Forbidden => Fault::error("not_in_channel"),
             NoChat => Fault::error("channel_not_found"),
             TooLong => Fault::error("msg_too_long"),
             Gone => Fault::error("message_not_found"),
         });
-        self.fake.on("*").saying(saying).does(fault);
+        self.fake.on("*").text_matching(saying).does(fault);
         true
     }
 
@@ -82,11 +81,11 @@ impl Stage for Rig {
         let mut broken = 1;
         match fault {
             In::Twice => {
-                self.say(text);
+                self.send_text(text);
                 self.again(|_| ());
             }
             In::OutOfOrder => {
-                self.say("aside");
+                self.send_text("aside");
                 self.again(|event| {
                     let ts: f64 = event["ts"].as_str().and_then(|ts| ts.parse().ok()).expect("a moment");
                     event["ts"] = json!(format!("{:.6}", ts - 60.0));
@@ -97,46 +96,45 @@ impl Stage for Rig {
             In::Rubbish => {
                 let event = json!({ "type": "message", "ts": 5, "text": "sad news" });
                 self.fake.push_envelope("events_api", json!({ "team_id": TEAM, "event": event }));
-                self.say(text);
+                self.send_text(text);
             }
             In::Garbage => {
                 self.fake.push_frame("{odd");
-                self.say(text);
+                self.send_text(text);
             }
             In::NotWell | In::TooMany => {
-                // Counted by the fake when it strikes.
                 broken = 0;
                 self.begins_badly(match fault {
-                    In::TooMany => Fault::TooMany(1),
-                    _other => Fault::Status(502),
+                    In::TooMany => Fault::too_many(1),
+                    _other => Fault::ProxyError(502),
                 });
-                self.say(text);
+                self.send_text(text);
             }
             In::Cut => {
                 broken = self.fake.reset_sockets();
-                self.say(text);
+                self.send_text(text);
             }
             In::CutBehind => {
-                self.say(text);
+                self.send_text(text);
                 broken = self.fake.reset_sockets();
             }
             In::Closed => {
                 broken = self.fake.close_sockets();
-                self.say(text);
+                self.send_text(text);
             }
             In::Moved => {
-                broken = self.fake.look(World::open_sockets);
+                broken = self.fake.read(State::open_sockets);
                 self.fake.announce_disconnect("refresh_requested");
-                self.say(text);
+                self.send_text(text);
                 self.fake.close_leaving();
             }
             In::Down => broken = self.say_while_down(text),
             In::Silent => {
-                broken = self.fake.look(World::open_sockets);
+                broken = self.fake.read(State::open_sockets);
                 self.fake.silence();
-                self.say(text);
+                self.send_text(text);
             }
-            In::Huge => self.say(&huge(1_200_000, text)),
+            In::Huge => self.send_text(&huge(1_200_000, text)),
             In::Half | In::Over | In::AckLost | In::Forged => return false,
         }
         self.tally.add(broken);
@@ -147,7 +145,7 @@ impl Stage for Rig {
         &self.fake
     }
 
-    fn tally(&self) -> &Tally {
+    fn tally(&self) -> &FaultCounter {
         &self.tally
     }
 }

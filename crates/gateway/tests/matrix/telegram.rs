@@ -1,6 +1,6 @@
-//! Telegram's columns: polled, and called.
+//! The Telegram columns: long polling and webhook.
 
-use petasos_fakes::hooks::Delivery;
+use petasos_fakes::hooks::WebhookDelivery;
 use petasos_fakes::port;
 use petasos_fakes::telegram::{Fault, Telegram};
 use petasos_platforms::telegram::{Config, Telegram as Bot, WebhookConfig};
@@ -8,52 +8,58 @@ use petasos_platforms::{Adapter, Secret};
 use serde_json::{Value, json};
 use std::time::Duration;
 
-use crate::rows::{In, Out, Patience};
-use crate::stage::{Fake, Saying, Stage, Tally, eventually, huge, met, post, post_and_leave};
+use crate::platform::{
+    Fake, FaultCounter, MatrixPlatform, RequestFilter, eventually, huge, met, post, post_and_leave,
+};
+use crate::rows::{AdapterTimeout, In, Out};
 
 pub const CHAT: i64 = 7;
 const SECRET: &str = "s3cret_-";
 
-struct Rig {
+struct TelegramStage {
     fake: Telegram,
-    /// Where Telegram calls us, if it does.
+    /// Port of the webhook listener, if there is one.
     port: Option<u16>,
-    tally: Tally,
+    tally: FaultCounter,
 }
 
-pub fn polled() -> Box<dyn Stage> {
-    Box::new(Rig { fake: Telegram::start().expect("a fake"), port: None, tally: Tally::default() })
+pub fn polled() -> Box<dyn MatrixPlatform> {
+    Box::new(TelegramStage {
+        fake: Telegram::start().expect("a fake"),
+        port: None,
+        tally: FaultCounter::default(),
+    })
 }
 
-pub fn called() -> Box<dyn Stage> {
+pub fn called() -> Box<dyn MatrixPlatform> {
     let port = Some(port::free());
-    Box::new(Rig { fake: Telegram::start().expect("a fake"), port, tally: Tally::default() })
+    Box::new(TelegramStage { fake: Telegram::start().expect("a fake"), port, tally: FaultCounter::default() })
 }
 
-pub fn adapter(fake: &Telegram, patience: Patience, webhook: Option<WebhookConfig>) -> Adapter {
+pub fn adapter(fake: &Telegram, patience: AdapterTimeout, webhook: Option<WebhookConfig>) -> Adapter {
     let mut config = Config::new(Secret::new("123:abc"));
     config.base_url = format!("{}/bot", fake.url());
     config.poll_backoff_base = Duration::from_millis(50);
     config.request_timeout = patience.request();
     config.webhook = webhook;
-    if patience == Patience::Short {
+    if patience == AdapterTimeout::Short {
         (config.poll_timeout, config.poll_grace) = (Duration::from_secs(1), Duration::from_secs(2));
     }
     Adapter::Telegram(Bot::new(config).expect("valid"))
 }
 
-pub fn meets(fake: &Telegram, saying: Saying, fault: Out) {
+pub fn meets(fake: &Telegram, saying: RequestFilter, fault: Out) {
     let fault = met!(Fault, fault, {
         TooMany => Fault::too_many(1),
         TooManyBare => Fault::status(429, "Too Many Requests"),
         NotWell => Fault::status(500, "Internal Server Error"),
-        BadGateway => Fault::Page,
+        BadGateway => Fault::ProxyError(502),
         Forbidden => Fault::blocked(),
         NoChat => Fault::status(400, "Bad Request: chat not found"),
         TooLong => Fault::status(400, "Bad Request: message is too long"),
         Gone => Fault::status(400, "Bad Request: message to edit not found"),
     });
-    fake.on("*").saying(saying).does(fault);
+    fake.on("*").text_matching(saying).does(fault);
 }
 
 fn update(number: i64, text: &str) -> Value {
@@ -63,8 +69,8 @@ fn update(number: i64, text: &str) -> Value {
     json!({ "update_id": number, "message": message })
 }
 
-impl Rig {
-    /// Something that is heard and means nothing; the number of the update.
+impl TelegramStage {
+    /// Sends an irrelevant update; returns its number.
     fn nudge(&self) -> i64 {
         let mut nothing = update(0, "");
         nothing.as_object_mut().expect("an object").remove("update_id");
@@ -72,18 +78,18 @@ impl Rig {
         self.fake.push_update(nothing)
     }
 
-    /// A poll that has met this is under way.
+    /// Injects a fault into the next poll and waits until it is hit.
     fn poll_meets(&self, fault: Fault) {
-        let before = self.fake.struck();
+        let before = self.fake.faults_applied();
         self.fake.on("getUpdates").does(fault);
-        // The poll that waits now is not touched by new rules.
+        // New rules do not affect the poll in flight.
         self.nudge();
-        eventually("polled", || (self.fake.struck() > before).then_some(()));
+        eventually("polled", || (self.fake.faults_applied() > before).then_some(()));
     }
 
     fn polled(&self, fault: In, text: &str) -> bool {
         match fault {
-            In::Twice => self.fake.on("getUpdates").does(Fault::DuplicateUpdates),
+            In::Twice => self.fake.on("getUpdates").does(Fault::duplicate_updates()),
             In::OutOfOrder => {
                 self.poll_meets(Fault::Delay(Duration::from_millis(500)));
                 let last = self.nudge();
@@ -99,7 +105,7 @@ impl Rig {
                 self.poll_meets(Fault::status(409, "Conflict: terminated by other getUpdates request"));
             }
             In::Silent => self.poll_meets(Fault::Hang),
-            // The next poll is the one that says how far we have got.
+            // The next poll acknowledges the update.
             In::AckLost => self.fake.on("getUpdates").does(Fault::ResetBefore),
             In::Rubbish
             | In::Cut
@@ -110,40 +116,41 @@ impl Rig {
             | In::Huge
             | In::Forged => return false,
         }
-        self.say(text);
+        self.send_text(text);
         true
     }
 
-    fn delivery(&self, update: &Value) -> Delivery {
-        Delivery::json("/tg/hook", update).header("X-Telegram-Bot-Api-Secret-Token", SECRET)
+    fn delivery(&self, update: &Value) -> WebhookDelivery {
+        WebhookDelivery::json("/tg/hook", update).header("X-Telegram-Bot-Api-Secret-Token", SECRET)
     }
 
     fn called(&self, port: u16, fault: In, text: &str) -> bool {
-        let (now, later) = (self.nudge() + 10, self.nudge() + 11);
-        let said = self.delivery(&update(now, text));
+        let now = self.nudge() + 10;
+        let later = self.nudge() + 11;
+        let delivery = self.delivery(&update(now, text));
         match fault {
-            In::Twice => assert_eq!([post(port, &said), post(port, &said)], [200, 200]),
+            In::Twice => assert_eq!([post(port, &delivery), post(port, &delivery)], [200, 200]),
             In::OutOfOrder => {
                 let aside = self.delivery(&update(later, "aside"));
-                assert_eq!([post(port, &aside), post(port, &said)], [200, 200]);
+                assert_eq!([post(port, &aside), post(port, &delivery)], [200, 200]);
             }
             In::Garbage => {
-                let rubbish = Delivery { body: b"<html>\xff".to_vec(), ..said.clone() };
+                let rubbish = WebhookDelivery { body: b"<html>\xff".to_vec(), ..delivery.clone() };
                 post(port, &rubbish);
-                post(port, &said);
+                post(port, &delivery);
             }
             In::Half | In::AckLost => {
-                post_and_leave(port, &said, fault == In::Half);
-                assert_eq!(post(port, &said), 200);
+                post_and_leave(port, &delivery, fault == In::Half);
+                assert_eq!(post(port, &delivery), 200);
             }
             In::Forged => {
-                let forged = Delivery::json("/tg/hook", &update(later, "aside"));
+                let forged = WebhookDelivery::json("/tg/hook", &update(later, "aside"));
                 assert!(post(port, &forged) >= 400);
-                post(port, &said);
+                post(port, &delivery);
             }
             In::NotWell => {
                 self.fake.on("getWebhookInfo").does(Fault::status(502, "Bad Gateway"));
-                post(port, &said);
+                post(port, &delivery);
                 return true;
             }
             In::Rubbish
@@ -162,12 +169,12 @@ impl Rig {
     }
 }
 
-impl Stage for Rig {
-    fn adapters(&self, patience: Patience) -> Vec<Adapter> {
+impl MatrixPlatform for TelegramStage {
+    fn adapters(&self, patience: AdapterTimeout) -> Vec<Adapter> {
         let webhook = self.port.map(|port| WebhookConfig {
             secret: Some(Secret::new(SECRET)),
             port,
-            beat: Duration::from_millis(100),
+            check_interval: Duration::from_millis(100),
             ..WebhookConfig::new(format!("http://127.0.0.1:{port}/tg/hook"))
         });
         vec![adapter(&self.fake, patience, webhook)]
@@ -177,7 +184,7 @@ impl Stage for Rig {
         false
     }
 
-    fn say(&self, text: &str) {
+    fn send_text(&self, text: &str) {
         self.fake.push_text(CHAT, CHAT, text);
     }
 
@@ -185,8 +192,8 @@ impl Stage for Rig {
         self.fake.texts(CHAT)
     }
 
-    fn out(&self, saying: Saying, fault: Out) -> bool {
-        // What is called sends as what polls does.
+    fn out(&self, saying: RequestFilter, fault: Out) -> bool {
+        // Outgoing requests are the same for webhook and polling.
         if self.port.is_some() {
             return false;
         }
@@ -199,24 +206,24 @@ impl Stage for Rig {
             In::Rubbish => {
                 self.fake.push_update(json!({ "message": { "message_id": "nine", "text": "sad news" } }));
                 self.tally.add(1);
-                self.say(text);
+                self.send_text(text);
             }
-            // Between two calls nothing stands.
+            // A webhook has no standing connection.
             In::Cut | In::CutBehind | In::Down if self.port.is_some() => return false,
             In::Cut => {
                 self.tally.add(self.fake.reset_connections());
-                self.say(text);
+                self.send_text(text);
             }
             In::CutBehind => {
-                self.say(text);
+                self.send_text(text);
                 self.tally.add(self.fake.reset_connections());
             }
             In::Down => self.tally.add(self.say_while_down(text)),
             In::Huge => {
                 self.tally.add(1);
-                // What calls us may bring 1 MiB.
+                // Webhook bodies are limited to 1 MiB.
                 let length = if self.port.is_some() { 1_000_000 } else { 1_200_000 };
-                self.say(&huge(length, text));
+                self.send_text(&huge(length, text));
             }
             fault => {
                 return match self.port {
@@ -232,7 +239,7 @@ impl Stage for Rig {
         &self.fake
     }
 
-    fn tally(&self) -> &Tally {
+    fn tally(&self) -> &FaultCounter {
         &self.tally
     }
 }

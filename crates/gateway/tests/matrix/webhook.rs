@@ -1,43 +1,48 @@
-//! The column of webhooks: other programs call us, and the answers go to a chat of Telegram's.
+//! The webhook column: other programs call the gateway, and the answers go to a Telegram chat.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use petasos_core::Platform;
-use petasos_fakes::hooks::Delivery;
+use petasos_fakes::hooks::WebhookDelivery;
 use petasos_fakes::port;
 use petasos_fakes::telegram::Telegram;
 use petasos_platforms::Adapter;
 use petasos_platforms::webhook::{Config, Targets, Webhook};
 use serde_json::json;
 
-use crate::rows::{In, Out, Patience};
-use crate::stage::{Fake, Saying, Stage, Tally, huge, post, post_and_leave};
+use crate::platform::{Fake, FaultCounter, MatrixPlatform, RequestFilter, huge, post, post_and_leave};
+use crate::rows::{AdapterTimeout, In, Out};
 use crate::telegram::{self, CHAT};
 
 const SECRET: &str = "s3cret-of-a-route";
 
-struct Rig {
+struct WebhookStage {
     telegram: Telegram,
     port: u16,
     next: AtomicU64,
-    tally: Tally,
+    tally: FaultCounter,
 }
 
-pub fn start() -> Box<dyn Stage> {
+pub fn start() -> Box<dyn MatrixPlatform> {
     let telegram = Telegram::start().expect("a fake");
-    Box::new(Rig { telegram, port: port::free(), next: AtomicU64::new(1), tally: Tally::default() })
+    Box::new(WebhookStage {
+        telegram,
+        port: port::free(),
+        next: AtomicU64::new(1),
+        tally: FaultCounter::default(),
+    })
 }
 
-impl Rig {
-    fn delivery(&self, text: &str) -> Delivery {
+impl WebhookStage {
+    fn delivery(&self, text: &str) -> WebhookDelivery {
         let id = self.next.fetch_add(1, Ordering::Relaxed);
-        let delivery = Delivery::json("/webhooks/one", &json!({ "text": text }));
+        let delivery = WebhookDelivery::json("/webhooks/one", &json!({ "text": text }));
         delivery.header("X-Gitlab-Token", SECRET).header("X-Request-ID", format!("d-{id}"))
     }
 }
 
-impl Stage for Rig {
-    fn adapters(&self, patience: Patience) -> Vec<Adapter> {
+impl MatrixPlatform for WebhookStage {
+    fn adapters(&self, patience: AdapterTimeout) -> Vec<Adapter> {
         let to = json!({ "chat_id": CHAT.to_string() });
         let route =
             json!({ "secret": SECRET, "prompt": "{text}", "deliver": "telegram", "deliver_extra": to });
@@ -53,7 +58,7 @@ impl Stage for Rig {
         false
     }
 
-    fn say(&self, text: &str) {
+    fn send_text(&self, text: &str) {
         assert_eq!(post(self.port, &self.delivery(text)), 202);
     }
 
@@ -61,39 +66,39 @@ impl Stage for Rig {
         self.telegram.texts(CHAT)
     }
 
-    /// The answers leave as Telegram's.
-    fn out(&self, _saying: Saying, _fault: Out) -> bool {
+    /// Answers are sent through Telegram.
+    fn out(&self, _saying: RequestFilter, _fault: Out) -> bool {
         false
     }
 
     fn hear(&self, fault: In, text: &str) -> bool {
-        let said = self.delivery(text);
+        let delivery = self.delivery(text);
         match fault {
-            In::Twice => assert_eq!([post(self.port, &said), post(self.port, &said)], [202, 200]),
+            In::Twice => assert_eq!([post(self.port, &delivery), post(self.port, &delivery)], [202, 200]),
             In::Rubbish | In::Garbage => {
                 let body: &[u8] = if fault == In::Rubbish { b"{\"text\": " } else { b"\xff\xfe\x00" };
-                let rubbish = Delivery { body: body.to_vec(), ..self.delivery("") };
+                let rubbish = WebhookDelivery { body: body.to_vec(), ..self.delivery("") };
                 assert!((400..500).contains(&post(self.port, &rubbish)));
-                assert_eq!(post(self.port, &said), 202);
+                assert_eq!(post(self.port, &delivery), 202);
             }
             In::Half => {
-                post_and_leave(self.port, &said, true);
-                assert_eq!(post(self.port, &said), 202, "half of it counts for nothing");
+                post_and_leave(self.port, &delivery, true);
+                assert_eq!(post(self.port, &delivery), 202, "half a body is not accepted");
             }
             In::AckLost => {
-                post_and_leave(self.port, &said, false);
-                assert!([200, 202].contains(&post(self.port, &said)));
+                post_and_leave(self.port, &delivery, false);
+                assert!([200, 202].contains(&post(self.port, &delivery)));
             }
             In::Forged => {
-                let forged = Delivery { headers: Vec::new(), ..self.delivery("aside") };
+                let forged = WebhookDelivery { headers: Vec::new(), ..self.delivery("aside") };
                 assert!((400..500).contains(&post(self.port, &forged)));
-                assert_eq!(post(self.port, &said), 202);
+                assert_eq!(post(self.port, &delivery), 202);
             }
             In::Huge => {
                 assert_eq!(post(self.port, &self.delivery(&huge(1_200_000, "aside"))), 413);
-                assert_eq!(post(self.port, &said), 202);
+                assert_eq!(post(self.port, &delivery), 202);
             }
-            // Nobody is there to be lost, and nothing orders deliveries.
+            // There is no connection to lose and no order of deliveries.
             In::OutOfOrder
             | In::NotWell
             | In::TooMany
@@ -113,7 +118,7 @@ impl Stage for Rig {
         &self.telegram
     }
 
-    fn tally(&self) -> &Tally {
+    fn tally(&self) -> &FaultCounter {
         &self.tally
     }
 }

@@ -1,17 +1,16 @@
-//! A day of people who write and services that fail, by chance that can be repeated. Every fault meets links that stand,
-//! and is counted: one that strikes nothing shows nothing.
+//! A simulated day of messages and random faults with a fixed seed. Every fault hits connected links and is counted.
 
 use petasos_fakes::{discord, slack, telegram};
 
-use crate::everywhere::{Everywhere, NAMES};
-use crate::{Held, MINUTE, SECOND, calm};
+use crate::three_platforms::{NAMES, ThreePlatforms};
+use crate::{MINUTE, ResourceUse, SECOND, calm};
 
 const SEED: u64 = 20_261_116;
-/// Twenty minutes each, so that every fault has its turn five times.
-const SLICES: usize = 5 * Fault::ALL.len();
+/// Twenty minutes each; every fault occurs five times.
+const SLICES: usize = 5 * DayFault::ALL.len();
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Fault {
+enum DayFault {
     None,
     AllDown,
     TelegramDown,
@@ -29,7 +28,7 @@ enum Fault {
     SlackAnswerLost,
 }
 
-impl Fault {
+impl DayFault {
     const ALL: [Self; 15] = [
         Self::None,
         Self::AllDown,
@@ -48,8 +47,8 @@ impl Fault {
         Self::SlackAnswerLost,
     ];
 
-    /// How many connections of each platform it broke, or asked to go, at once. Nothing: it strikes a request to come.
-    fn order(self, world: &Everywhere) -> Vec<usize> {
+    /// Number of connections per platform that the fault broke at once. Empty: it hits later requests.
+    fn break_connections(self, world: &ThreePlatforms) -> Vec<usize> {
         match self {
             Self::None => {}
             Self::AllDown => return vec![world.telegram.down(), world.discord.down(), world.slack.down()],
@@ -57,12 +56,12 @@ impl Fault {
             Self::DiscordDown => return vec![world.discord.down()],
             Self::SlackDown => return vec![world.slack.down()],
             Self::TelegramReset => return vec![world.telegram.reset_connections()],
-            Self::DiscordCut => return vec![world.discord.cut_sockets()],
-            Self::DiscordMoved => return vec![world.discord.ask_to_reconnect()],
+            Self::DiscordCut => return vec![world.discord.reset_sockets()],
+            Self::DiscordMoved => return vec![world.discord.request_reconnect()],
             Self::SlackReset => return vec![world.slack.reset_sockets()],
             Self::SlackClosed => return vec![world.slack.close_sockets()],
             Self::SlackMoved => {
-                let open = world.slack.look(slack::World::open_sockets);
+                let open = world.slack.read(slack::State::open_sockets);
                 world.slack.announce_disconnect("refresh_requested");
                 return vec![open];
             }
@@ -78,25 +77,28 @@ impl Fault {
         vec![]
     }
 
-    /// How many requests it has struck so far, if it is of that kind.
-    fn struck(self, world: &Everywhere) -> Option<usize> {
+    /// Number of requests that the fault has hit so far, if it hits requests.
+    fn strike_count(self, world: &ThreePlatforms) -> Option<usize> {
         match self {
-            Self::TelegramBadGateway => Some(world.telegram.look(|world| {
-                let refused = |call: &&telegram::Call| {
-                    matches!(call.outcome, telegram::Outcome::Refused { code: 502, .. })
+            Self::TelegramBadGateway => Some(world.telegram.read(|world| {
+                let refused = |call: &&telegram::ApiCall| {
+                    matches!(
+                        call.outcome,
+                        telegram::Outcome::Refused(telegram::ServiceError { code: 502, .. })
+                    )
                 };
                 world.calls_of("getUpdates").filter(refused).count()
             })),
-            Self::TelegramAnswerLost => Some(world.telegram.look(|world| {
-                let lost = |call: &&telegram::Call| call.outcome == telegram::Outcome::Reset;
+            Self::TelegramAnswerLost => Some(world.telegram.read(|world| {
+                let lost = |call: &&telegram::ApiCall| call.outcome == telegram::Outcome::Reset;
                 world.calls_of("sendMessage").filter(lost).count()
             })),
-            Self::DiscordAnswerLost => Some(world.discord.look(|world| {
-                let lost = |call: &&discord::Call| call.outcome == discord::Outcome::Reset;
+            Self::DiscordAnswerLost => Some(world.discord.read(|world| {
+                let lost = |call: &&discord::ApiCall| call.outcome == discord::Outcome::Reset;
                 world.calls_of("createMessage").filter(lost).count()
             })),
-            Self::SlackAnswerLost => Some(world.slack.look(|world| {
-                let lost = |call: &&slack::Call| call.outcome == slack::Outcome::Reset;
+            Self::SlackAnswerLost => Some(world.slack.read(|world| {
+                let lost = |call: &&slack::ApiCall| call.outcome == slack::Outcome::Reset;
                 world.calls_of("chat.postMessage").filter(lost).count()
             })),
             Self::None
@@ -115,32 +117,33 @@ impl Fault {
 }
 
 #[test]
-fn a_day_of_random_faults_loses_nothing_and_grows_nothing() {
+fn day_of_random_faults_loses_and_leaks_nothing() {
     println!("seed {SEED}");
-    let mut chance = Chance(SEED);
-    let mut world = Everywhere::idle();
+    let mut random = SeededRandom(SEED);
+    let mut world = ThreePlatforms::idle();
     world.start(calm());
-    let (mut texts, mut held) = (Vec::new(), Vec::new());
-    for (slice, fault) in plan(&mut chance).into_iter().enumerate() {
-        world.time.until("connected", 30 * MINUTE, 20 * SECOND, || world.all_hear());
+    let mut texts = Vec::new();
+    let mut held = Vec::new();
+    for (slice, fault) in plan(&mut random).into_iter().enumerate() {
+        world.time.until("connected", 30 * MINUTE, 20 * SECOND, || world.all_connected());
         if slice % 18 == 0 {
-            // Calm for long enough: what is held then is what is kept.
+            // Long enough without faults to measure the baseline.
             world.time.pass(5 * MINUTE, MINUTE);
-            held.push(Held::now(&world));
+            held.push(ResourceUse::now(&world));
         }
         let text = format!("number {slice}.");
-        let before = fault.struck(&world);
-        let broken = fault.order(&world);
+        let before = fault.strike_count(&world);
+        let broken = fault.break_connections(&world);
         assert!(!broken.contains(&0), "slice {slice}, {fault:?}: {broken:?} struck nothing (seed {SEED})");
-        world.say(&text);
+        world.send_to_all(&text);
         texts.push(text);
         world.time.pass(MINUTE, 20 * SECOND);
-        if chance.below(3) == 0 {
-            // One more that finds them however they are by now.
-            let _whatever_is_there = chance.pick().order(&world);
+        if random.below(3) == 0 {
+            // One more message in the current state of the links.
+            let _whatever_is_there = random.pick().break_connections(&world);
         }
         world.time.pass(19 * MINUTE, MINUTE);
-        let after = fault.struck(&world);
+        let after = fault.strike_count(&world);
         assert!(before.is_none() || after > before, "slice {slice}: {fault:?} struck nothing (seed {SEED})");
         world.up();
     }
@@ -148,31 +151,31 @@ fn a_day_of_random_faults_loses_nothing_and_grows_nothing() {
     world.time.until("all answered", 60 * MINUTE, 10 * SECOND, all);
     for (name, chat) in NAMES.iter().zip(world.answers()) {
         for text in &texts {
-            let said = chat.iter().filter(|said| said.contains(&format!("{name} {text}")));
-            let unmarked = said.filter(|said| said.starts_with("echo: ")).count();
+            let copies = chat.iter().filter(|message| message.contains(&format!("{name} {text}")));
+            let unmarked = copies.filter(|message| message.starts_with("echo: ")).count();
             assert!(unmarked <= 1, "{name} {text} was answered {unmarked} times (seed {SEED})");
         }
     }
-    let (half, end) = (&held[1], &held[3]);
+    let half = &held[1];
+    let end = &held[3];
     assert!(end.files <= half.files + 6, "open files: {held:?} (seed {SEED})");
     assert!(end.tasks <= half.tasks + 6, "tasks: {held:?} (seed {SEED})");
-    // The fakes remember every call; the gateway may not add to that.
+    // The fakes record every call, so the bound allows for them but not for growth of the gateway.
     assert!(end.resident <= half.resident + (24 << 20), "memory: {held:?} (seed {SEED})");
 }
 
-/// Every fault as often as the others, in any order.
-fn plan(chance: &mut Chance) -> Vec<Fault> {
-    let mut plan: Vec<Fault> = Fault::ALL.into_iter().cycle().take(SLICES).collect();
+/// Every fault equally often, in random order.
+fn plan(random: &mut SeededRandom) -> Vec<DayFault> {
+    let mut plan: Vec<DayFault> = DayFault::ALL.into_iter().cycle().take(SLICES).collect();
     for last in (1..plan.len()).rev() {
-        plan.swap(last, chance.below(last + 1));
+        plan.swap(last, random.below(last + 1));
     }
     plan
 }
 
-/// xorshift64*: the same numbers for the same seed.
-struct Chance(u64);
+struct SeededRandom(u64);
 
-impl Chance {
+impl SeededRandom {
     fn below(&mut self, end: usize) -> usize {
         self.0 ^= self.0 >> 12;
         self.0 ^= self.0 << 25;
@@ -181,7 +184,7 @@ impl Chance {
         usize::try_from(roll).unwrap_or_default() % end
     }
 
-    fn pick(&mut self) -> Fault {
-        Fault::ALL[self.below(Fault::ALL.len())]
+    fn pick(&mut self) -> DayFault {
+        DayFault::ALL[self.below(DayFault::ALL.len())]
     }
 }

@@ -1,20 +1,20 @@
-//! Rate limits on a clock that is moved by hand.
+//! Rate limits with a manual clock.
 
 use petasos_fakes::model::Point;
 use petasos_fakes::telegram::Fault;
 
-use crate::everywhere::{CHAT, Everywhere};
+use crate::three_platforms::{CHAT, ThreePlatforms};
 use crate::{MINUTE, SECOND, calm};
 
 const OTHER: i64 = 8;
 
 #[test]
-fn wait_met_by_typing_holds_back_every_request_of_its_chat() {
-    let mut world = Everywhere::idle();
+fn typing_rate_limit_delays_all_requests_of_the_chat() {
+    let mut world = ThreePlatforms::idle();
     world.telegram.on("sendChatAction").does(Fault::too_many(30));
     let gate = world.model.gate(Point::Before);
     world.start(calm());
-    world.time.until("connected", MINUTE, SECOND, || world.all_hear());
+    world.time.until("connected", MINUTE, SECOND, || world.all_connected());
     world.telegram.push_text(CHAT, CHAT, "hello");
     let of_chat = || world.telegram.calls().iter().filter(|call| call.chat() == Some(CHAT)).count();
     world.time.until("refused", MINUTE, SECOND, || (of_chat() > 0).then_some(()));
@@ -28,11 +28,11 @@ fn wait_met_by_typing_holds_back_every_request_of_its_chat() {
 }
 
 #[test]
-fn wait_met_by_an_answer_holds_back_typing() {
-    let mut world = Everywhere::idle();
+fn answer_rate_limit_delays_typing() {
+    let mut world = ThreePlatforms::idle();
     world.telegram.on("sendMessage").does(Fault::too_many(30));
     world.start(calm());
-    world.time.until("connected", MINUTE, SECOND, || world.all_hear());
+    world.time.until("connected", MINUTE, SECOND, || world.all_connected());
     world.telegram.push_text(CHAT, CHAT, "one");
     let refused = || (!world.telegram.calls_of("sendMessage").is_empty()).then_some(());
     world.time.until("refused", MINUTE, SECOND, refused);

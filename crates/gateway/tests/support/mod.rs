@@ -1,28 +1,32 @@
-//! A gateway inside this process: real store, real sockets, fake Telegram and model on loopback.
+//! Fixture: a gateway in this process with a real store, real sockets, and fakes of Telegram and the model.
 //!
-//! A [`World`] outlives its gateways: one can be stopped, left to crash, and started again on the same home.
+//! A [`GatewayFixture`] outlives its gateways: they can be stopped, crashed and restarted on the same home.
 #![allow(dead_code, clippy::expect_used, reason = "each test file uses the part it needs")]
 
 pub mod planted;
 
 use std::path::Path;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use petasos_agent::{ModelConfig, Prices, Provider, Secret};
 use petasos_core::access::Access;
-use petasos_core::lifecycle::Leave;
+use petasos_core::lifecycle::ShutdownReason;
 use petasos_core::message::ChatType;
 use petasos_core::session::Entry;
 use petasos_core::transcript::Role;
 use petasos_core::{Inbound, Platform, SessionKey, Source};
 use petasos_fakes::Gate;
-use petasos_fakes::model::{Answer, Model, Point, Request};
+use petasos_fakes::model::{Answer, ChatRequest, Model, Point};
 use petasos_fakes::telegram::Telegram;
+use petasos_fakes::wait::{self, Condition};
 use petasos_gateway::home::state;
-use petasos_gateway::network::Outward;
+use petasos_gateway::network::OutboundAddresses;
 use petasos_gateway::retention::disk::DiskLimits;
-use petasos_gateway::{Config, DATABASE, End, Handle, Lifetime, Page, Settings, Situation, Unbuilt};
+use petasos_gateway::{
+    Config, DATABASE, ExitInfo, Handle, LifecycleSnapshot, Lifetime, LocalService, Settings,
+    UnavailablePlatform,
+};
 use petasos_platforms::{Adapter, telegram};
 use petasos_store::{Reader, Result, Store, Tx};
 use serde_json::{Map, Value};
@@ -32,34 +36,34 @@ use tokio::task::JoinHandle;
 
 pub const SOON: Duration = Duration::from_secs(60);
 
-pub struct World {
+pub struct GatewayFixture {
     pub telegram: Telegram,
     pub model: Model,
     pub home: TempDir,
     pub runtime: Runtime,
     pub setup: Setup,
-    running: Option<Running>,
+    running: Option<RunningInstance>,
 }
 
-struct Running {
+struct RunningInstance {
     handle: Handle,
-    ended: JoinHandle<End>,
+    ended: JoinHandle<ExitInfo>,
 }
 
-/// What the next start goes by.
+/// Configuration of the next start.
 #[derive(Debug, Clone)]
 pub struct Setup {
     pub settings: Settings,
     pub lifetime: Lifetime,
     pub access: Access,
-    pub unbuilt: Vec<Unbuilt>,
-    pub outward: fn() -> Outward,
-    pub page: Page,
-    /// With more than one a crash is none: while one thread lets tasks go, another may still run those that miss them.
+    pub unbuilt: Vec<UnavailablePlatform>,
+    pub outward: fn() -> OutboundAddresses,
+    pub page: LocalService,
+    /// Must be 1 for a crash: another worker could still run tasks while the runtime is dropped.
     pub workers: usize,
 }
 
-impl World {
+impl GatewayFixture {
     pub fn new(change: impl FnOnce(&mut Settings)) -> Self {
         Self::with(|setup| change(&mut setup.settings))
     }
@@ -70,8 +74,8 @@ impl World {
         world
     }
 
-    /// Whose model answers like this, and whose people hear of nothing but answers.
-    pub fn answering(model: fn(&Request) -> Answer, change: impl FnOnce(&mut Setup)) -> Self {
+    /// A fixture with this model, and without acknowledgements or previews in chats.
+    pub fn answering(model: fn(&ChatRequest) -> Answer, change: impl FnOnce(&mut Setup)) -> Self {
         let world = Self::with(|setup| {
             setup.settings.busy_ack = false;
             change(setup);
@@ -80,11 +84,11 @@ impl World {
         world
     }
 
-    /// A home in which no gateway runs yet.
+    /// A fixture without a running gateway.
     pub fn idle(change: impl FnOnce(&mut Setup)) -> Self {
         let home = TempDir::new().expect("a home");
         let mut settings = Settings::new(home.path());
-        // The disk of the machine that runs the tests may be nearly full.
+        // The disk of the test machine may be nearly full.
         settings.retention.disk = DiskLimits { percent: 0, bytes: 0, days: 0 };
         let lifetime = Lifetime { drain_timeout: Duration::ZERO, ..Lifetime::default() };
         let access = Access { allow_all: true, ..Access::default() };
@@ -93,8 +97,8 @@ impl World {
             lifetime,
             access,
             unbuilt: vec![],
-            outward: Outward::default,
-            page: Page::Served,
+            outward: OutboundAddresses::default,
+            page: LocalService::Served,
             workers: 1,
         };
         change(&mut setup);
@@ -133,7 +137,7 @@ impl World {
         let (handle, running) =
             self.runtime.block_on(petasos_gateway::start(config)).expect("the gateway starts");
         let ended = self.runtime.spawn(running.wait());
-        self.running = Some(Running { handle, ended });
+        self.running = Some(RunningInstance { handle, ended });
     }
 
     pub fn handle(&self) -> &Handle {
@@ -144,8 +148,7 @@ impl World {
         self.home.path()
     }
 
-    /// Says something on the web page.
-    pub fn say(&self, chat: &str, text: &str) -> SessionKey {
+    pub fn send_web(&self, chat: &str, text: &str) -> SessionKey {
         self.submit(web(chat, text)).expect("accepted")
     }
 
@@ -153,9 +156,9 @@ impl World {
         self.runtime.block_on(self.handle().submit(inbound)).map(|submitted| submitted.key)
     }
 
-    /// Waits until the chat shows these messages and no others.
+    /// Waits until the chat has exactly these messages.
     #[track_caller]
-    pub fn shows(&self, chat: i64, want: &[&str]) {
+    pub fn expect_messages(&self, chat: i64, want: &[&str]) {
         if !self.telegram.wait_texts(chat, want, SOON) {
             assert_eq!(self.telegram.texts(chat), want, "chat {chat}");
         }
@@ -163,7 +166,7 @@ impl World {
 
     /// Waits until the last message of the chat contains this.
     #[track_caller]
-    pub fn ends_with(&self, chat: i64, want: &str) {
+    pub fn expect_last_message(&self, chat: i64, want: &str) {
         let found = self.telegram.wait_until(SOON, |world| {
             world.last(chat).is_some_and(|message| message.text.contains(want)).then_some(())
         });
@@ -172,20 +175,20 @@ impl World {
 
     /// Waits until some message of the chat contains this.
     #[track_caller]
-    pub fn sees(&self, chat: i64, want: &str) {
+    pub fn expect_message(&self, chat: i64, want: &str) {
         let found = self.telegram.wait_until(SOON, |world| {
             world.messages(chat).any(|message| message.text.contains(want)).then_some(())
         });
         assert!(found.is_some(), "chat {chat} shows {:?}, wanted {want:?}", self.telegram.texts(chat));
     }
 
-    /// How many messages of the chat contain this.
+    /// Number of messages of the chat that contain this.
     pub fn count(&self, chat: i64, what: &str) -> usize {
         self.telegram.texts(chat).iter().filter(|text| text.contains(what)).count()
     }
 
-    /// From now on the model thinks about messages that contain this until the gate is opened, and echoes the others.
-    pub fn thinks_long_about(&self, what: &'static str) -> Arc<Gate> {
+    /// Makes the model wait for the gate on messages that contain this, and echo all others.
+    pub fn hold_model_on(&self, what: &'static str) -> Arc<Gate> {
         let gate = Arc::new(Gate::new());
         let held = gate.clone();
         self.model.respond(move |request| {
@@ -195,16 +198,17 @@ impl World {
         gate
     }
 
-    /// Waits until the gateway says this of itself.
+    /// Waits until the lifecycle snapshot satisfies `look`.
     #[track_caller]
-    pub fn until<T>(&self, what: &str, look: impl FnMut(&Situation) -> Option<T>) -> T {
+    pub fn until<T>(&self, what: &str, look: impl FnMut(&LifecycleSnapshot) -> Option<T>) -> T {
         let handle = self.handle().clone();
         let found = self.runtime.block_on(async {
-            let (mut changes, mut look) = (handle.changes(), look);
+            let mut changes = handle.changes();
+            let mut look = look;
             let watching = async {
                 loop {
                     changes.mark_unchanged();
-                    if let Some(found) = look(&handle.situation()) {
+                    if let Some(found) = look(&handle.snapshot()) {
                         return found;
                     }
                     changes.changed().await.expect("the gate lives");
@@ -212,30 +216,29 @@ impl World {
             };
             tokio::time::timeout(SOON, watching).await.ok()
         });
-        found.unwrap_or_else(|| panic!("never {what}: {:?}", self.handle().situation()))
+        found.unwrap_or_else(|| panic!("never {what}: {:?}", self.handle().snapshot()))
     }
 
-    /// Begins to leave; the gateway is still there to be asked.
-    pub fn begin_to_leave(&self, why: Leave) {
-        self.handle().leave(why, None);
+    /// Begins the shutdown; the gateway still runs.
+    pub fn begin_shutdown(&self, why: ShutdownReason) {
+        self.handle().shut_down(why, None);
     }
 
-    /// Waits for the end of a gateway that leaves.
-    pub fn end(&mut self) -> End {
-        let Running { handle, ended } = self.running.take().expect("running");
+    pub fn wait_for_exit(&mut self) -> ExitInfo {
+        let RunningInstance { handle, ended } = self.running.take().expect("running");
         drop(handle);
         let ended = self.runtime.block_on(async { tokio::time::timeout(SOON, ended).await });
         ended.expect("it never ends").expect("no panic")
     }
 
-    pub fn leave(&mut self, why: Leave) -> End {
-        self.begin_to_leave(why);
-        self.end()
+    pub fn shut_down(&mut self, why: ShutdownReason) -> ExitInfo {
+        self.begin_shutdown(why);
+        self.wait_for_exit()
     }
 
     pub fn stop(&mut self) {
         if self.running.is_some() {
-            self.leave(Leave::Stop);
+            self.shut_down(ShutdownReason::Stop);
         }
     }
 
@@ -244,7 +247,7 @@ impl World {
         self.start();
     }
 
-    /// The gateway is gone from one moment to the next; what it had on disk is all that is left.
+    /// Drops the gateway at once; only its files remain.
     pub fn crash(&mut self) {
         assert_eq!(self.setup.workers, 1, "see there");
         drop(std::mem::replace(&mut self.runtime, runtime(1)));
@@ -253,31 +256,30 @@ impl World {
         eventually("closed", || (!is_open(&database)).then_some(()));
     }
 
-    /// Asks the store, whether or not a gateway runs.
+    /// Reads the store, with or without a running gateway.
     pub fn read<T>(&self, question: impl FnOnce(&Reader) -> Result<T>) -> T {
         let reader = Reader::open(self.home.path().join(DATABASE)).expect("a store");
-        reader.ask(question).expect("an answer")
+        reader.snapshot(question).expect("an answer")
     }
 
-    /// Changes the store of a gateway that does not run.
+    /// Writes to the store; no gateway may be running.
     pub fn write<T>(&self, job: impl FnOnce(&Tx<'_>) -> Result<T>) -> T {
         assert!(self.running.is_none(), "one writer at a time");
         let mut store = Store::open(self.home.path().join(DATABASE)).expect("a store");
         store.write(job).expect("written")
     }
 
-    /// The routing entry of a Telegram chat.
     pub fn entry(&self, chat: i64) -> Option<Entry> {
         self.read(|reader| reader.entry(&key(chat)))
     }
 
-    /// Why the chat's session is to be resumed, if it is.
+    /// The resume reason of the chat's session, if it is marked.
     pub fn mark(&self, chat: i64) -> Option<String> {
         let entry = self.entry(chat).filter(|entry| entry.resume_pending)?;
         Some(entry.resume_reason.map(|reason| reason.as_str().to_owned()).unwrap_or_default())
     }
 
-    /// What was said in the chat's present session, notices left out.
+    /// Transcript of the chat's current session, without notices.
     pub fn transcript(&self, chat: i64) -> Vec<(Role, String)> {
         self.read(|reader| {
             let Some(entry) = reader.entry(&key(chat))? else { return Ok(vec![]) };
@@ -287,37 +289,35 @@ impl World {
         })
     }
 
-    /// How often each session was interrupted in a row.
+    /// How often the chat's session was interrupted in a row.
     pub fn failures(&self, chat: i64) -> u32 {
         self.read(|reader| reader.failure_counts()).count(&key(chat))
     }
 
-    /// Waits until everything that was said is known to have arrived.
+    /// Waits until the outbox is empty.
     #[track_caller]
-    pub fn owes_nothing(&self) {
+    pub fn wait_until_delivered(&self) {
         eventually("delivered", || {
             let owed = self.read(|reader| reader.outbox_counts());
             (owed.due + owed.sending == 0).then_some(())
         });
     }
 
-    /// What `gateway_state.json` says.
     pub fn state(&self) -> Map<String, Value> {
         state::read(self.home.path()).unwrap_or_default()
     }
 }
 
-impl Drop for World {
+impl Drop for GatewayFixture {
     fn drop(&mut self) {
         if !std::thread::panicking() {
             self.stop();
         }
-        // The runtime goes next, and waits for a database that lives as long as this handle.
+        // Dropped before the runtime, which waits for the database that this handle keeps open.
         drop(self.running.take());
     }
 }
 
-/// The key of a Telegram chat.
 pub fn key(chat: i64) -> SessionKey {
     SessionKey(format!("agent:main:telegram:dm:{chat}"))
 }
@@ -326,17 +326,10 @@ pub fn telegram() -> Platform {
     Platform::parse("telegram").expect("known")
 }
 
-/// For what nobody rings a bell for: a file, a row.
+/// Polls for a condition without a notification, such as a file or a row.
 #[track_caller]
-pub fn eventually<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> T {
-    let deadline = Instant::now() + SOON;
-    loop {
-        if let Some(found) = look() {
-            return found;
-        }
-        assert!(Instant::now() < deadline, "never {what}");
-        std::thread::park_timeout(Duration::from_millis(2));
-    }
+pub fn eventually<C: Condition>(description: &str, condition: impl FnMut() -> C) -> C::Value {
+    wait::eventually(description, SOON, condition)
 }
 
 pub fn web(chat: &str, text: &str) -> Inbound {

@@ -2,56 +2,58 @@
 
 use std::collections::BTreeSet;
 
-use petasos_core::link::Lack;
+use petasos_core::link::PartialOutage;
 
-/// Channels that are named at most; beyond them only the count of the others grows.
-const MOST: usize = 1000;
+/// Maximum number of channels remembered by name.
+const MAX_NAMED: usize = 1000;
 
 #[derive(Debug, Default, Clone, PartialEq, Eq)]
 pub(crate) struct Loss {
     too_old: usize,
     refused: BTreeSet<String>,
-    left_out: usize,
+    skipped: usize,
 }
 
 impl Loss {
-    /// Messages for us that are older than the window.
+    /// Addressed messages older than the window.
     pub(crate) fn too_old(&mut self, messages: usize) {
         self.too_old += messages;
     }
 
     /// A channel whose history the bot may not read.
     pub(crate) fn refused(&mut self, channel: impl ToString) {
-        if self.refused.len() < MOST {
+        if self.refused.len() < MAX_NAMED {
             self.refused.insert(channel.to_string());
         } else {
-            self.left_out += 1;
+            self.skipped += 1;
         }
     }
 
-    /// It can be read again.
-    pub(crate) fn readable(&mut self, channel: impl ToString) {
+    pub(crate) fn readable_again(&mut self, channel: impl ToString) {
         self.refused.remove(&channel.to_string());
     }
 
-    /// Channels, or lists of channels, that were given up.
-    pub(crate) fn left_out(&mut self, channels: usize) {
-        self.left_out += channels;
+    /// Channels, or lists of channels, that could not be fetched.
+    pub(crate) fn skipped(&mut self, channels: usize) {
+        self.skipped += channels;
     }
 
-    pub(crate) fn lack(&self, code: &str) -> Option<Lack> {
+    pub(crate) fn partial_outage(&self, code: &str) -> Option<PartialOutage> {
         let parts = [
-            (self.too_old, "older than missed_message_backfill.window_seconds"),
-            (self.refused.len(), "channels whose history the bot may not read"),
-            (self.left_out, "channels that could not be asked"),
+            (self.too_old, "message", "older than missed_message_backfill.window_seconds"),
+            (self.refused.len(), "channel", "whose history the bot may not read"),
+            (self.skipped, "channel", "that could not be fetched"),
         ];
-        let said: Vec<String> = parts
+        let reasons: Vec<String> = parts
             .into_iter()
-            .filter(|(count, _)| *count > 0)
-            .map(|(count, what)| format!("{count} {what}"))
+            .filter(|(count, ..)| *count > 0)
+            .map(|(count, noun, detail)| {
+                format!("{count} {noun}{} {detail}", if count == 1 { "" } else { "s" })
+            })
             .collect();
-        let lack = |reason| Lack { what: "missed messages".to_owned(), code: code.to_owned(), reason };
-        (!said.is_empty()).then(|| lack(said.join(", ")))
+        let outage =
+            |reason| PartialOutage { part: "missed messages".to_owned(), code: code.to_owned(), reason };
+        (!reasons.is_empty()).then(|| outage(reasons.join(", ")))
     }
 }
 
@@ -60,18 +62,18 @@ mod tests {
     use super::*;
 
     #[test]
-    fn losses_are_counted_and_a_channel_that_can_be_read_again_is_not_one() {
+    fn counts_losses_until_a_channel_is_readable_again() {
         let mut loss = Loss::default();
-        assert_eq!(loss.lack("c"), None);
+        assert_eq!(loss.partial_outage("c"), None);
         loss.too_old(2);
         loss.refused(7);
         loss.refused(7);
-        loss.left_out(3);
-        let reason = |loss: &Loss| loss.lack("c").map(|lack| lack.reason);
-        let want = "2 older than missed_message_backfill.window_seconds, 1 channels whose history the bot may not \
-                    read, 3 channels that could not be asked";
+        loss.skipped(3);
+        let reason = |loss: &Loss| loss.partial_outage("c").map(|outage| outage.reason);
+        let want = "2 messages older than missed_message_backfill.window_seconds, 1 channel whose history the bot \
+                    may not read, 3 channels that could not be fetched";
         assert_eq!(reason(&loss).as_deref(), Some(want));
-        loss.readable(7);
+        loss.readable_again(7);
         assert!(!reason(&loss).is_some_and(|reason| reason.contains("may not read")));
     }
 }

@@ -1,18 +1,17 @@
-//! The invariant under random interleavings: a platform writes, delivers live or not, answers its history in parts, lists
-//! channels, fails and restarts; the store accepts or refuses commits. The cursor never claims a message that is not on
-//! disk, and in the end every message is.
+//! Model test of the invariant under random interleavings of writes, deliveries, histories, failures,
+//! restarts and refused commits.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use proptest::prelude::*;
 
 use super::cursor::{Bounds, Cursor, Position};
-use super::gaps::{Gap, Listing, Reached};
-use super::round::{Round, share_out};
+use super::gaps::{Gap, Listing, ReadExtent};
+use super::round::{Round, take_oldest};
 
 const SCOPE: u8 = 1;
 const CHANNELS: u64 = 5;
-/// Fewer gaps than channels, so that they are merged.
+/// Fewer gaps than channels, so gaps are merged.
 const BOUNDS: Bounds = Bounds { unlisted: 0, listed: 9, gaps: 2 };
 
 type Ids = Cursor<u64, u8, u64>;
@@ -20,66 +19,64 @@ type Ids = Cursor<u64, u8, u64>;
 type Fetched = (Vec<(u64, u64)>, Vec<super::gaps::Fill<u64, u64>>);
 
 #[derive(Debug, Clone)]
-enum Step {
-    /// A message is written; the live stream delivers it unless it is interrupted.
+enum ModelStep {
+    /// The live stream delivers it unless it is interrupted.
     Write {
         channel: u64,
         delivered: bool,
     },
-    /// Delivered messages are committed, or refused by the store.
     Commit {
         accepted: bool,
     },
-    /// A round reads up to `part` messages of each of the first channels, and is committed later.
+    /// Reads up to `part` messages of each of the first channels; committed later.
     Fetch {
         channels: usize,
         part: usize,
-        most: usize,
+        max: usize,
     },
-    /// The list of the channels arrives, or fails.
     List {
-        answered: bool,
+        succeeded: bool,
     },
     Restart,
 }
 
-fn step() -> impl Strategy<Value = Step> {
+fn step() -> impl Strategy<Value = ModelStep> {
     prop_oneof![
-        4 => (0..CHANNELS, any::<bool>()).prop_map(|(channel, delivered)| Step::Write { channel, delivered }),
-        3 => any::<bool>().prop_map(|accepted| Step::Commit { accepted }),
+        4 => (0..CHANNELS, any::<bool>()).prop_map(|(channel, delivered)| ModelStep::Write { channel, delivered }),
+        3 => any::<bool>().prop_map(|accepted| ModelStep::Commit { accepted }),
         3 => (1..4_usize, 1..4_usize, 1..5_usize)
-            .prop_map(|(channels, part, most)| Step::Fetch { channels, part, most }),
-        2 => any::<bool>().prop_map(|answered| Step::List { answered }),
-        1 => Just(Step::Restart),
+            .prop_map(|(channels, part, max)| ModelStep::Fetch { channels, part, max }),
+        2 => any::<bool>().prop_map(|succeeded| ModelStep::List { succeeded }),
+        1 => Just(ModelStep::Restart),
     ]
 }
 
-struct World {
+struct BackfillModel {
     cursor: Ids,
-    /// Messages of each channel, as the platform has them.
     written: BTreeMap<u64, BTreeSet<u64>>,
     on_disk: BTreeSet<(u64, u64)>,
-    /// Delivered live, waiting for their commit.
+    /// Delivered live, not committed yet.
     live: Vec<Position<u64, u8, u64>>,
-    /// Fetched, waiting for their commit.
+    /// Fetched, not committed yet.
     fetched: Fetched,
     next: u64,
-    /// An interruption that the adapter has not noticed.
+    /// The adapter has not noticed the interruption yet.
     interrupted: bool,
 }
 
-impl World {
+impl BackfillModel {
     fn new() -> Self {
         let mut cursor = Ids::new(BOUNDS);
         let written = (0..CHANNELS).map(|channel| (channel, BTreeSet::new())).collect();
-        (0..CHANNELS).for_each(|channel| cursor.saw(at(channel, 0)));
-        let (live, fetched) = (Vec::new(), (Vec::new(), Vec::new()));
+        (0..CHANNELS).for_each(|channel| cursor.advance(at(channel, 0)));
+        let live = Vec::new();
+        let fetched = (Vec::new(), Vec::new());
         Self { cursor, written, on_disk: BTreeSet::new(), live, fetched, next: 1, interrupted: false }
     }
 
-    fn step(&mut self, step: &Step) {
+    fn step(&mut self, step: &ModelStep) {
         match *step {
-            Step::Write { channel, delivered } => {
+            ModelStep::Write { channel, delivered } => {
                 let id = self.next;
                 self.next += 1;
                 self.written.entry(channel).or_default().insert(id);
@@ -91,19 +88,19 @@ impl World {
                     self.interrupted = true;
                 }
             }
-            Step::Commit { accepted } => self.commit(accepted),
-            Step::Fetch { channels, part, most } => self.fetch(channels, part, most),
-            Step::List { answered } => {
-                let open = self.cursor.gaps.to_list().next().map(|(scope, gap)| (*scope, gap.number));
-                if let Some((scope, number)) = open.filter(|_| answered) {
+            ModelStep::Commit { accepted } => self.commit(accepted),
+            ModelStep::Fetch { channels, part, max } => self.fetch(channels, part, max),
+            ModelStep::List { succeeded } => {
+                let open = self.cursor.gaps.scopes_to_list().next().map(|(scope, gap)| (*scope, gap.number));
+                if let Some((scope, number)) = open.filter(|_| succeeded) {
                     let all = (0..CHANNELS).map(|channel| (channel, None)).collect();
-                    self.cursor.gaps.listed(&scope, number, all);
+                    self.cursor.gaps.apply_listing(&scope, number, all);
                 }
             }
-            Step::Restart => {
+            ModelStep::Restart => {
                 self.cursor = restored(&self.cursor);
                 (self.live, self.fetched, self.interrupted) = (Vec::new(), (Vec::new(), Vec::new()), false);
-                assert_eq!(self.cursor.interrupted(0), 0);
+                assert_eq!(self.cursor.open_all_gaps(0), 0);
             }
         }
         self.check();
@@ -111,43 +108,52 @@ impl World {
 
     fn notice(&mut self) {
         if std::mem::take(&mut self.interrupted) {
-            assert_eq!(self.cursor.interrupted(0), 0);
+            assert_eq!(self.cursor.open_all_gaps(0), 0);
         }
     }
 
     fn commit(&mut self, accepted: bool) {
         let live = std::mem::take(&mut self.live);
-        let (found, fills) = std::mem::take(&mut self.fetched);
-        let positions = found.iter().map(|(channel, id)| at(*channel, *id)).chain(live);
+        let (messages, fills) = std::mem::take(&mut self.fetched);
+        let positions = messages.iter().map(|(channel, id)| at(*channel, *id)).chain(live);
         let positions: Vec<_> = positions.collect();
         if accepted {
             self.on_disk.extend(positions.iter().map(|it| (it.channel, it.id)));
             self.cursor.commit(&positions, &fills);
         } else {
-            positions.into_iter().for_each(|missed| assert!(self.cursor.missed(missed, 0)));
+            positions.into_iter().for_each(|missed| assert!(self.cursor.open_gap_before(missed, 0)));
         }
     }
 
-    fn fetch(&mut self, channels: usize, part: usize, most: usize) {
-        let gaps: Vec<(u64, Gap<u8, u64>)> =
-            self.cursor.gaps.ready().take(channels).map(|(channel, gap)| (*channel, gap.clone())).collect();
+    fn fetch(&mut self, channels: usize, part: usize, max: usize) {
+        let gaps: Vec<(u64, Gap<u8, u64>)> = self
+            .cursor
+            .gaps
+            .fillable()
+            .take(channels)
+            .map(|(channel, gap)| (*channel, gap.clone()))
+            .collect();
         let rounds = gaps.into_iter().map(|(channel, gap)| {
             let all = &self.written[&channel];
             let page: Vec<u64> = all.range(gap.after + 1..).take(part).copied().collect();
             let whole = all.range(gap.after + 1..).count() == page.len();
-            let reached = page.last().filter(|_| !whole).map_or(Reached::Whole, |last| Reached::Until(*last));
+            let extent = page
+                .last()
+                .filter(|_| !whole)
+                .map_or(ReadExtent::Complete, |last| ReadExtent::Through(*last));
             let mut round = Round::new(channel, &gap);
-            round.add(page.into_iter().map(|id| (id, (channel, id))).collect(), Vec::new(), reached);
+            round.add(page.into_iter().map(|id| (id, (channel, id))).collect(), Vec::new(), extent);
             round
         });
-        self.fetched = share_out(rounds.collect(), most, |channel| *channel == 0);
+        self.fetched = take_oldest(rounds.collect(), max, |channel| *channel == 0);
     }
 
-    /// Every message that the cursor claims is on disk, or in the live stream that is not noticed to be interrupted.
+    /// Checks that every message below the cursor is on disk, or the interruption is not noticed yet.
     fn check(&self) {
         let after_crash = restored(&self.cursor);
         for (channel, ids) in &self.written {
-            let mut begins = after_crash.seen().find(|(it, _, _)| *it == channel).map_or(0, |(_, _, id)| id);
+            let mut begins =
+                after_crash.positions().find(|(it, _, _)| *it == channel).map_or(0, |(_, _, id)| id);
             if let Some(gap) = after_crash.gaps.get(channel) {
                 begins = begins.min(gap.after);
             }
@@ -169,12 +175,12 @@ fn at(channel: u64, id: u64) -> Position<u64, u8, u64> {
     Position { channel, scope: Some(SCOPE), id }
 }
 
-/// As a platform stores it: the beginning of the gap instead of the position, and merged gaps.
+/// Restores a cursor as a platform stores it: with the gap's start as position, and merged gaps.
 fn restored(cursor: &Ids) -> Ids {
     let mut next = Ids::new(BOUNDS);
-    for (channel, _, id) in cursor.seen() {
+    for (channel, _, id) in cursor.positions() {
         let claim = cursor.gaps.get(channel).map_or(id, |gap| gap.after);
-        next.saw(at(*channel, claim));
+        next.advance(at(*channel, claim));
     }
     for (channel, gap) in cursor.gaps.channels() {
         next.gaps.open(*channel, gap.scope, gap.after, gap.floor);
@@ -187,19 +193,19 @@ fn restored(cursor: &Ids) -> Ids {
 
 proptest! {
     #[test]
-    fn the_cursor_never_passes_a_missing_message_and_all_are_delivered(
+    fn cursor_never_passes_a_missing_message(
         steps in prop::collection::vec(step(), 1..60)
     ) {
-        let mut world = World::new();
-        steps.iter().for_each(|step| world.step(step));
-        world.notice();
+        let mut model = BackfillModel::new();
+        steps.iter().for_each(|step| model.step(step));
+        model.notice();
         for _ in 0..200 {
-            world.step(&Step::Commit { accepted: true });
-            world.step(&Step::Fetch { channels: 3, part: 2, most: 4 });
-            world.step(&Step::Commit { accepted: true });
-            world.step(&Step::List { answered: true });
+            model.step(&ModelStep::Commit { accepted: true });
+            model.step(&ModelStep::Fetch { channels: 3, part: 2, max: 4 });
+            model.step(&ModelStep::Commit { accepted: true });
+            model.step(&ModelStep::List { succeeded: true });
         }
-        prop_assert!(world.all_on_disk(), "undelivered");
-        prop_assert!(world.cursor.gaps.is_empty(), "still open: {:?}", world.cursor.gaps);
+        prop_assert!(model.all_on_disk(), "undelivered");
+        prop_assert!(model.cursor.gaps.is_empty(), "still open: {:?}", model.cursor.gaps);
     }
 }

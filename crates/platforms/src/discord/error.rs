@@ -1,105 +1,108 @@
-//! What Discord's failures mean. Its own numbers decide, then the status; its English never does.
+//! Discord errors, classified by Discord's code, then by status, never by text.
 
 use std::time::Duration;
 
 use petasos_core::{Fault, Reached};
 use twilight_model::gateway::CloseCode;
 
-use crate::http::Failure;
-use crate::websocket::NotOpened;
-use crate::{Held, Kind};
+use crate::http::HttpError;
+use crate::websocket::DialError;
+use crate::{Kind, Penalized};
 
-/// The token of an interaction, not of the bot, is good no longer.
-const OVER: u64 = 50027;
-/// Some right is missing; Discord does not say which.
-const NO_RIGHT: u64 = 50013;
+/// An interaction's token, not the bot's.
+const TOKEN_EXPIRED: u64 = 50027;
+/// Discord does not say which permission.
+const MISSING_PERMISSIONS: u64 = 50013;
 const NEW_TOKEN: &str =
-    "the bot token is not valid; copy it anew from the developer portal into DISCORD_BOT_TOKEN";
+    "the bot token is not valid; copy it from the developer portal into DISCORD_BOT_TOKEN again";
 
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum Error {
-    /// Discord said no. `code` is its own number, finer than the status; 0 if there is none.
-    #[error("{}", sentence(*status, *code, message))]
+    /// `code` is Discord's own, or 0.
+    #[error("{}", display_answer(*status, *code, message))]
     Answered {
         status: u16,
         code: u64,
         message: String,
         retry_after: Option<Duration>,
-        /// The refused fields of a form, by their names.
+        /// Names of the refused form fields.
         fields: Vec<String>,
     },
-    /// We lack a right that a file needs. Whether a text needs it too, a text will tell.
-    #[error("Discord takes no files from us here: {0}")]
+    /// A permission for files is missing; texts may be allowed.
+    #[error("the bot may not send files here: {0}")]
     NoFiles(String),
-    /// We may not write in this thread. Of the channel it belongs to that says nothing.
-    #[error("Discord refuses us in this thread: {0}")]
-    ThreadBarred(String),
-    /// Something between us and Discord, or in front of it, said no. It may have passed the request on.
-    #[error("something on the way to Discord answered {status}")]
-    OnTheWay { status: u16 },
-    /// Too many requests of all kinds together. Until then every other one would be refused, too.
-    #[error("Discord wants no requests at all for another {after:?}")]
-    Global { after: Duration },
+    /// The parent channel may still accept messages.
+    #[error("the bot may not write in this thread: {0}")]
+    ThreadForbidden(String),
+    /// An intermediary, such as a proxy, answered. It may have passed the request on.
+    #[error("a server between us and Discord answered {status}")]
+    Intermediary { status: u16 },
+    /// The bot's global rate limit: every other request would be refused, too.
+    #[error("Discord accepts no requests of this bot for another {after:?}")]
+    GlobalLimit { after: Duration },
     #[error(transparent)]
-    Held(#[from] Held),
-    /// Somebody names a place or a message by something that cannot be one.
-    #[error("that is no id of Discord's")]
-    NoId,
+    Penalized(#[from] Penalized),
+    #[error("not a Discord id")]
+    InvalidId,
     #[error(transparent)]
-    Link(#[from] Failure),
-    /// The gateway closed the connection for a reason that stays.
+    Link(#[from] HttpError),
+    /// A close code that a retry does not resolve.
     #[error("Discord closed the gateway ({}): {}", *.0 as u16, advice(*.0))]
-    Barred(CloseCode),
-    #[error("no session may be started for another {after:?}: this bot has started too many today")]
-    Exhausted { after: Duration },
+    GatewayClosed(CloseCode),
+    #[error("daily session limit of this bot reached; the next session may start in {after:?}")]
+    SessionLimit { after: Duration },
     #[error("the gateway did not become ready within {0:?}")]
     NotReady(Duration),
-    /// The socket is open and deaf.
-    #[error("no heartbeat of the gateway was acknowledged for {0:?}")]
+    /// The socket is open, but silent.
+    #[error("no heartbeat was acknowledged for {0:?}")]
     Stale(Duration),
-    /// Sockets ended too often in a row; the last one so.
-    #[error("the gateway cannot be kept: {0}")]
-    Exited(&'static str),
+    /// Sockets ended too often in a row; the last reason.
+    #[error("the gateway connection keeps failing: {0}")]
+    SocketEnded(&'static str),
     #[error("the gateway cannot be reached: {0}")]
     Unreachable(Box<Error>),
-    #[error("events came faster than they could be kept; they will come again")]
-    Overrun,
-    #[error("the gateway no longer listens")]
+    #[error("events arrived faster than they could be stored; Discord will repeat them")]
+    QueueFull,
+    #[error("the gateway is stopping")]
     Closed,
 }
 
-impl From<NotOpened> for Error {
-    fn from(not_opened: NotOpened) -> Self {
+impl From<DialError> for Error {
+    fn from(not_opened: DialError) -> Self {
         match not_opened {
-            NotOpened::Failed(failure) => Self::Link(failure),
-            NotOpened::Answered { status } => Self::OnTheWay { status },
+            DialError::Failed(failure) => Self::Link(failure),
+            DialError::Answered { status } => Self::Intermediary { status },
         }
     }
 }
 
 impl Error {
-    /// Nothing was sent, or the limit is not one of the chat alone: it is recorded already.
-    pub(crate) fn is_held(&self) -> bool {
-        matches!(self, Self::Held(_) | Self::Global { .. })
+    /// Nothing was sent, or the limit is already recorded for the whole platform.
+    pub(crate) fn is_penalized(&self) -> bool {
+        matches!(self, Self::Penalized(_) | Self::GlobalLimit { .. })
     }
 
     pub fn fault(&self) -> Fault {
         match self {
-            Self::Answered { status: 401, code: OVER, .. } => Fault::Refused,
+            Self::Answered { status: 401, code: TOKEN_EXPIRED, .. } => Fault::Refused,
             Self::Answered { status: 401, .. } => Fault::Fatal,
             Self::Answered { status: 429, retry_after, .. } => Fault::Later { after: *retry_after },
             Self::Answered { status: 500.., .. } => Fault::Later { after: None },
-            Self::Answered { .. } | Self::NoFiles(_) | Self::ThreadBarred(_) | Self::NoId => Fault::Refused,
+            Self::Answered { .. } | Self::NoFiles(_) | Self::ThreadForbidden(_) | Self::InvalidId => {
+                Fault::Refused
+            }
             Self::Link(failure) => failure.fault(),
-            Self::Barred(_) => Fault::Fatal,
-            Self::Exhausted { after } | Self::Global { after } => Fault::Later { after: Some(*after) },
-            Self::Held(held) => Fault::Later { after: Some(held.after) },
-            Self::OnTheWay { .. }
+            Self::GatewayClosed(_) => Fault::Fatal,
+            Self::SessionLimit { after } | Self::GlobalLimit { after } => {
+                Fault::Later { after: Some(*after) }
+            }
+            Self::Penalized(held) => Fault::Later { after: Some(held.after) },
+            Self::Intermediary { .. }
             | Self::NotReady(_)
             | Self::Stale(_)
-            | Self::Exited(_)
+            | Self::SocketEnded(_)
             | Self::Unreachable(_)
-            | Self::Overrun
+            | Self::QueueFull
             | Self::Closed => Fault::Later { after: None },
         }
     }
@@ -107,20 +110,20 @@ impl Error {
     pub fn reached(&self) -> Reached {
         match self {
             Self::Link(failure) => failure.reached(),
-            Self::OnTheWay { .. } => Reached::Maybe,
+            Self::Intermediary { .. } => Reached::Maybe,
             Self::Answered { .. }
             | Self::NoFiles(_)
-            | Self::ThreadBarred(_)
-            | Self::NoId
-            | Self::Barred(_)
-            | Self::Global { .. }
-            | Self::Held(_)
-            | Self::Exhausted { .. }
+            | Self::ThreadForbidden(_)
+            | Self::InvalidId
+            | Self::GatewayClosed(_)
+            | Self::GlobalLimit { .. }
+            | Self::Penalized(_)
+            | Self::SessionLimit { .. }
             | Self::NotReady(_)
             | Self::Stale(_)
-            | Self::Exited(_)
+            | Self::SocketEnded(_)
             | Self::Unreachable(_)
-            | Self::Overrun
+            | Self::QueueFull
             | Self::Closed => Reached::No,
         }
     }
@@ -131,31 +134,33 @@ impl Error {
             Self::Answered { status: 500.., .. } => Kind::Transient,
             Self::Answered { code: 10003 | 10004, .. } => Kind::ChatNotFound,
             Self::Answered { code: 10008 | 10062, .. } => Kind::NotFound,
-            Self::Answered { code: 50001 | 50007 | NO_RIGHT | 50278 | 40001, .. } => Kind::Forbidden,
+            Self::Answered { code: 50001 | 50007 | MISSING_PERMISSIONS | 50278 | 40001, .. } => {
+                Kind::Forbidden
+            }
             Self::Answered { code: 50035, fields, .. } if names(fields, "content") => Kind::TooLong,
             Self::Answered { code: 50035, .. } => Kind::BadFormat,
             Self::Answered { status: 403, code: 0, .. } => Kind::Forbidden,
             Self::Answered { status: 404, code: 0, .. } => Kind::NotFound,
             Self::Answered { .. } => Kind::Unknown,
             Self::NoFiles(_) => Kind::NoFiles,
-            Self::ThreadBarred(_) | Self::NoId => Kind::NotFound,
-            Self::Link(Failure::Unreached(_)) => Kind::Transient,
-            Self::Link(_) | Self::OnTheWay { .. } | Self::Barred(_) => Kind::Unknown,
-            Self::Global { .. } | Self::Held(_) | Self::Exhausted { .. } => Kind::RateLimited,
+            Self::ThreadForbidden(_) | Self::InvalidId => Kind::NotFound,
+            Self::Link(HttpError::ConnectFailed(_)) => Kind::Transient,
+            Self::Link(_) | Self::Intermediary { .. } | Self::GatewayClosed(_) => Kind::Unknown,
+            Self::GlobalLimit { .. } | Self::Penalized(_) | Self::SessionLimit { .. } => Kind::RateLimited,
             Self::NotReady(_)
             | Self::Stale(_)
-            | Self::Exited(_)
+            | Self::SocketEnded(_)
             | Self::Unreachable(_)
-            | Self::Overrun
+            | Self::QueueFull
             | Self::Closed => Kind::Transient,
         }
     }
 
     pub fn code(&self) -> &'static str {
         match self {
-            Self::Answered { status: 401, code: OVER, .. } => "discord_interaction_over",
+            Self::Answered { status: 401, code: TOKEN_EXPIRED, .. } => "discord_interaction_over",
             Self::Answered { status: 401, .. } => "discord_invalid_token",
-            Self::Answered { status: 500.., .. } | Self::OnTheWay { .. } => "discord_server_error",
+            Self::Answered { status: 500.., .. } | Self::Intermediary { .. } => "discord_server_error",
             Self::Answered { .. } => match self.kind() {
                 Kind::TooLong => "discord_too_long",
                 Kind::BadFormat => "discord_bad_format",
@@ -166,48 +171,48 @@ impl Error {
                 Kind::RateLimited => "discord_rate_limited",
                 Kind::Transient | Kind::Unknown => "discord_bad_request",
             },
-            Self::Global { .. } | Self::Held(_) => "discord_rate_limited",
+            Self::GlobalLimit { .. } | Self::Penalized(_) => "discord_rate_limited",
             Self::NoFiles(_) => "discord_no_files",
-            Self::ThreadBarred(_) => "discord_thread_forbidden",
-            Self::NoId => "discord_no_id",
-            Self::Link(Failure::Unreached(_)) => "discord_connect_error",
+            Self::ThreadForbidden(_) => "discord_thread_forbidden",
+            Self::InvalidId => "discord_no_id",
+            Self::Link(HttpError::ConnectFailed(_)) => "discord_connect_error",
             Self::Link(_) | Self::Unreachable(_) => "discord_network_error",
-            Self::Barred(CloseCode::AuthenticationFailed) => "discord_invalid_token",
-            Self::Barred(CloseCode::DisallowedIntents) => "discord_disallowed_intents",
-            Self::Barred(_) => "discord_gateway_refused",
-            Self::Exhausted { .. } => "discord_session_limit",
+            Self::GatewayClosed(CloseCode::AuthenticationFailed) => "discord_invalid_token",
+            Self::GatewayClosed(CloseCode::DisallowedIntents) => "discord_disallowed_intents",
+            Self::GatewayClosed(_) => "discord_gateway_refused",
+            Self::SessionLimit { .. } => "discord_session_limit",
             Self::NotReady(_) => "discord_not_ready",
             Self::Stale(_) => "discord_websocket_health_stale",
-            Self::Exited(_) => "discord_gateway_task_exited",
-            Self::Overrun => "discord_overrun",
+            Self::SocketEnded(_) => "discord_gateway_task_exited",
+            Self::QueueFull => "discord_overrun",
             Self::Closed => "discord_closed",
         }
     }
 
-    /// The same, said of a request that carried a file.
-    pub(super) fn of_a_file(self) -> Self {
+    /// Reclassifies the error of a request with a file.
+    pub(super) fn for_file(self) -> Self {
         match self {
-            Self::Answered { code: NO_RIGHT, message, .. } => Self::NoFiles(message),
+            Self::Answered { code: MISSING_PERMISSIONS, message, .. } => Self::NoFiles(message),
             other => other,
         }
     }
 
-    /// The same, said of a request to a thread.
-    pub(super) fn of_a_thread(self) -> Self {
+    /// Reclassifies the error of a request to a thread.
+    pub(super) fn for_thread(self) -> Self {
         match (self.kind(), self) {
-            (Kind::Forbidden, Self::Answered { message, .. }) => Self::ThreadBarred(message),
+            (Kind::Forbidden, Self::Answered { message, .. }) => Self::ThreadForbidden(message),
             (_kind, other) => other,
         }
     }
 
-    /// The message we answer is gone, or cannot be answered. Nothing was sent.
+    /// The replied message is gone or cannot be replied to. Nothing was sent.
     pub(super) fn is_reply_refused(&self) -> bool {
         let named =
             matches!(self, Self::Answered { code: 50035, fields, .. } if names(fields, "message_reference"));
         named || self.is_message_gone()
     }
 
-    /// The thread is gone, or closed to us. Nothing was sent.
+    /// The thread is gone or closed to the bot. Nothing was sent.
     pub(super) fn is_thread_gone(&self) -> bool {
         matches!(self, Self::Answered { code: 10003 | 50083, .. })
     }
@@ -216,22 +221,22 @@ impl Error {
         matches!(self, Self::Answered { code: 10008, .. })
     }
 
-    /// The message is gone, or nothing is below it.
-    pub(super) fn is_nothing_to_mark(&self) -> bool {
+    /// The message or the reaction is gone.
+    pub(super) fn is_reaction_gone(&self) -> bool {
         matches!(self, Self::Answered { code: 10008 | 10014, .. })
     }
 
-    /// A channel that holds posts, not messages.
+    /// The channel holds posts instead of messages.
     pub(super) fn is_forum(&self) -> bool {
         matches!(self, Self::Answered { code: 50008, .. })
     }
 
-    /// Answered already, or too late.
+    /// Already answered, or too late.
     pub(super) fn is_interaction_over(&self) -> bool {
-        matches!(self, Self::Answered { code: 10062 | 40060 | OVER, .. })
+        matches!(self, Self::Answered { code: 10062 | 40060 | TOKEN_EXPIRED, .. })
     }
 
-    pub(super) fn is_thread_there(&self) -> bool {
+    pub(super) fn is_thread_already_open(&self) -> bool {
         matches!(self, Self::Answered { code: 160_004, .. })
     }
 }
@@ -240,14 +245,14 @@ fn names(fields: &[String], field: &str) -> bool {
     fields.iter().any(|name| name == field)
 }
 
-fn sentence(status: u16, code: u64, message: &str) -> String {
+fn display_answer(status: u16, code: u64, message: &str) -> String {
     match (status, code) {
-        (401, code) if code != OVER => format!("Discord answered 401: {NEW_TOKEN}"),
+        (401, code) if code != TOKEN_EXPIRED => format!("Discord answered 401: {NEW_TOKEN}"),
         (status, code) => format!("Discord answered {status} ({code}): {message}"),
     }
 }
 
-/// What a person must do about a close code that comes again and again.
+/// Advice for the owner on a permanent close code.
 const fn advice(code: CloseCode) -> &'static str {
     match code {
         CloseCode::AuthenticationFailed => NEW_TOKEN,
@@ -271,7 +276,7 @@ mod tests {
 
     const SOON: Fault = Fault::Later { after: None };
 
-    fn answered(status: u16, code: u64) -> Error {
+    fn api_error(status: u16, code: u64) -> Error {
         let retry_after = (status == 429).then_some(Duration::from_millis(500));
         Error::Answered { status, code, message: "no".into(), retry_after, fields: Vec::new() }
     }
@@ -292,66 +297,71 @@ mod tests {
     }
 
     #[test]
-    fn an_answer_is_a_certain_no() {
+    fn classifies_refusals_as_without_effect() {
         let wait = Fault::Later { after: Some(Duration::from_millis(500)) };
         let check = |error, fault, name| check(error, fault, Reached::No, name);
-        check(answered(401, 0), Fault::Fatal, "discord_invalid_token");
-        check(answered(401, 50027), Fault::Refused, "discord_interaction_over");
-        check(answered(429, 0), wait, "discord_rate_limited");
-        check(answered(500, 0), SOON, "discord_server_error");
-        check(answered(403, 50001), Fault::Refused, "discord_forbidden");
-        check(answered(403, 50013), Fault::Refused, "discord_forbidden");
-        check(answered(403, 50007), Fault::Refused, "discord_forbidden");
-        check(answered(404, 10003), Fault::Refused, "discord_chat_not_found");
-        check(answered(404, 10008), Fault::Refused, "discord_not_found");
-        check(answered(404, 0), Fault::Refused, "discord_not_found");
-        check(answered(400, 50006), Fault::Refused, "discord_bad_request");
+        check(api_error(401, 0), Fault::Fatal, "discord_invalid_token");
+        check(api_error(401, 50027), Fault::Refused, "discord_interaction_over");
+        check(api_error(429, 0), wait, "discord_rate_limited");
+        check(api_error(500, 0), SOON, "discord_server_error");
+        check(api_error(403, 50001), Fault::Refused, "discord_forbidden");
+        check(api_error(403, 50013), Fault::Refused, "discord_forbidden");
+        check(api_error(403, 50007), Fault::Refused, "discord_forbidden");
+        check(api_error(404, 10003), Fault::Refused, "discord_chat_not_found");
+        check(api_error(404, 10008), Fault::Refused, "discord_not_found");
+        check(api_error(404, 0), Fault::Refused, "discord_not_found");
+        check(api_error(400, 50006), Fault::Refused, "discord_bad_request");
         check(form("content"), Fault::Refused, "discord_too_long");
         check(form("components"), Fault::Refused, "discord_bad_format");
     }
 
     #[test]
-    fn without_an_answer_only_a_failed_connection_is_a_certain_no() {
-        check(Error::OnTheWay { status: 502 }, SOON, Reached::Maybe, "discord_server_error");
-        check(Failure::Unreached("refused".into()).into(), SOON, Reached::No, "discord_connect_error");
-        check(Failure::Lost("reset".into()).into(), SOON, Reached::Maybe, "discord_network_error");
-        check(Failure::Silent(Duration::ZERO).into(), SOON, Reached::Maybe, "discord_network_error");
+    fn only_a_failed_connection_rules_out_an_effect() {
+        check(Error::Intermediary { status: 502 }, SOON, Reached::Maybe, "discord_server_error");
+        check(HttpError::ConnectFailed("refused".into()).into(), SOON, Reached::No, "discord_connect_error");
+        check(
+            HttpError::ConnectionLost("reset".into()).into(),
+            SOON,
+            Reached::Maybe,
+            "discord_network_error",
+        );
+        check(HttpError::Timeout(Duration::ZERO).into(), SOON, Reached::Maybe, "discord_network_error");
     }
 
     #[test]
-    fn what_a_person_must_mend_is_fatal_and_says_what_to_do() {
-        assert!(answered(401, 0).to_string().contains("DISCORD_BOT_TOKEN"));
+    fn permanent_close_codes_are_fatal_and_give_advice() {
+        assert!(api_error(401, 0).to_string().contains("DISCORD_BOT_TOKEN"));
         for (close, code, word) in [
             (CloseCode::AuthenticationFailed, "discord_invalid_token", "DISCORD_BOT_TOKEN"),
             (CloseCode::DisallowedIntents, "discord_disallowed_intents", "Message Content Intent"),
             (CloseCode::ShardingRequired, "discord_gateway_refused", "too many servers"),
             (CloseCode::InvalidApiVersion, "discord_gateway_refused", "update"),
         ] {
-            let error = Error::Barred(close);
+            let error = Error::GatewayClosed(close);
             assert!(error.to_string().contains(word), "{error}");
             check(error, Fault::Fatal, Reached::No, code);
         }
     }
 
     #[test]
-    fn the_link_s_own_ends_are_tried_again() {
+    fn retries_link_failures() {
         check(Error::Stale(Duration::ZERO), SOON, Reached::No, "discord_websocket_health_stale");
-        check(Error::Exited("closed"), SOON, Reached::No, "discord_gateway_task_exited");
+        check(Error::SocketEnded("closed"), SOON, Reached::No, "discord_gateway_task_exited");
         let after = Duration::from_secs(60);
         let wait = Fault::Later { after: Some(after) };
-        check(Error::Exhausted { after }, wait, Reached::No, "discord_session_limit");
+        check(Error::SessionLimit { after }, wait, Reached::No, "discord_session_limit");
     }
 
     #[test]
-    fn only_a_missing_channel_or_a_missing_right_makes_a_chat_dead() {
+    fn only_missing_channel_or_permission_makes_a_chat_dead() {
         for (error, dead) in [
-            (answered(403, 50001), true),
-            (answered(404, 10003), true),
-            (answered(403, 50013), true),
-            (answered(403, 50013).of_a_file(), false),
-            (answered(403, 50001).of_a_file(), true),
-            (answered(404, 10008), false),
-            (answered(429, 0), false),
+            (api_error(403, 50001), true),
+            (api_error(404, 10003), true),
+            (api_error(403, 50013), true),
+            (api_error(403, 50013).for_file(), false),
+            (api_error(403, 50001).for_file(), true),
+            (api_error(404, 10008), false),
+            (api_error(429, 0), false),
             (form("message_reference"), false),
         ] {
             assert_eq!(error.kind().is_dead_chat(), dead, "{error}");
@@ -359,9 +369,9 @@ mod tests {
     }
 
     #[test]
-    fn a_refused_reply_is_told_from_a_refused_text() {
+    fn distinguishes_a_refused_reply_from_a_refused_text() {
         assert!(form("message_reference").is_reply_refused());
-        assert!(answered(400, 10008).is_reply_refused());
+        assert!(api_error(400, 10008).is_reply_refused());
         assert!(!form("content").is_reply_refused());
     }
 }

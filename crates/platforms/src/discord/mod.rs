@@ -1,43 +1,28 @@
-//! Discord, over the gateway (v10, JSON) and REST.
+//! Discord adapter, over the gateway (v10, JSON) and REST.
 //!
-//! Of twilight we take the vocabulary (`twilight-model`: ids, opcodes, intents, close codes, what we send)
-//! and leave the machines. `twilight-gateway` reports every event it has *received* in its heartbeats and
-//! resumes behind it; we may tell Discord only what is committed, or a crash between the two loses the event.
-//! It also reconnects by itself, with waits that no supervisor sees. `twilight-http` repeats a limited request
-//! by itself and does not say whether a failed one may have had its effect. So the socket is a plain WebSocket
-//! (`socket.rs`), REST is `crate::http`, and what people wrote is read by our own lenient types (`wire.rs`).
+//! Only `twilight-model` is used (ids, opcodes, intents, close codes, payloads). `twilight-gateway`
+//! acknowledges every event it has *received*; we may acknowledge only committed ones, or a crash in between
+//! loses an event. It also reconnects by itself, unseen by the supervisor. `twilight-http` repeats
+//! rate-limited requests by itself and does not say whether a failed request may have had an effect. So the
+//! socket is a plain WebSocket, REST uses `crate::http`, and messages are parsed by our own lenient types
+//! (`wire.rs`).
 //!
-//! Two futures share a link: `session.rs` reads the socket and keeps it alive, `digest.rs` turns what came
-//! into committed batches. Between them is a bounded queue; back goes the last committed sequence number.
+//! A link has two futures: `link/session.rs` owns the socket, `link/events.rs` turns its events into
+//! committed batches. A bounded queue connects them; the last committed sequence number goes back.
 
-mod api;
 mod backfill;
-mod channels;
-mod check;
-mod cursor;
-mod digest;
-mod ended;
 mod error;
-mod gate;
-mod history;
-pub(crate) mod interaction;
-mod menu;
-mod parse;
-mod pulse;
-mod react;
-mod receive;
+mod inbound;
+mod link;
 mod render;
-mod rooms;
-mod send;
-mod session;
-mod socket;
-mod threads;
-mod tokens;
+mod rest;
 mod wire;
 
 use std::sync::Mutex;
 use std::time::Duration;
 
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD_NO_PAD;
 use petasos_core::access::Bots;
 use petasos_core::capability::{Dialect, ReplyTo};
 use petasos_core::message::{Attachment, Delivery};
@@ -49,87 +34,85 @@ use tokio::time::Instant;
 use crate::AdapterKind;
 use crate::backfill::loss::Loss;
 use crate::download::{self, Fetched, Fetcher};
-pub use crate::intake::CatchUp;
+pub use crate::inbound::BackfillLimits;
 use crate::outgoing::FILES_HINT;
-use crate::{Limits, Secret, http};
-use api::Api;
-pub use error::Error;
-use gate::Gate;
-use menu::Registration;
-pub use menu::{MenuCommand, MenuPolicy};
-use tokens::Tokens;
+use crate::{RateLimits, Secret, http};
 
-/// Longest message, in characters.
+pub use error::Error;
+use inbound::filter::MessageFilter;
+pub(crate) use inbound::interaction;
+use rest::api::RestApi;
+use rest::menu::MenuRegistration;
+pub use rest::menu::{MenuCommand, MenuPolicy};
+use rest::tokens::InteractionTokens;
+
+/// In characters.
 const MAX_MESSAGE: usize = 2000;
-/// Largest file where nobody has paid for more.
+/// Without a paid plan.
 const MAX_FILE: u64 = 10 << 20;
-/// Discord remembers the key of a message for "a few minutes"; we count on less.
-const KEY_MEMORY: Duration = Duration::from_secs(120);
-/// Four heartbeats and some.
+/// Discord remembers a nonce for "a few minutes"; this is the lower bound that we rely on.
+const IDEMPOTENCY_WINDOW: Duration = Duration::from_secs(120);
+/// A little more than four heartbeats.
 const LONGEST_SILENCE: Duration = Duration::from_secs(180);
 
 pub const DEFAULT_API_BASE: &str = "https://discord.com/api/v10";
 
-/// When a socket that is open counts as dead. A zero switches its check off.
+/// When an open socket counts as dead. Zero switches a check off.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Liveness {
-    /// How often it is looked at.
     pub interval: Duration,
-    /// Bad looks in a row that end the link.
+    /// Failed checks in a row that end the link.
     pub failures: u32,
-    /// Oldest acknowledgement of a heartbeat that counts.
+    /// Maximum age of the last acknowledgement.
     pub ack_age: Duration,
     /// Longest wait for an acknowledgement.
     pub latency: Duration,
 }
 
-/// What the owner set. A channel is an id, a name, `#name`, or the same of the channel it belongs to.
+/// A channel is an id, a name or `#name`, its own or its parent's.
 #[derive(Debug, Clone)]
 pub struct Config {
     pub token: Secret,
     /// `extra.api_base`: requests go to `<api_base>/channels/…`.
     pub api_base: String,
-    /// `extra.gateway_url`: where every socket is opened; what Discord names if there is none.
+    /// `extra.gateway_url`: overrides the address that Discord names.
     pub gateway_url: Option<String>,
-    /// The system's own setting if there is none.
+    /// Defaults to the system's proxy.
     pub proxy: Option<Secret>,
-    /// How long a socket may take until it is ready.
+    /// Until the session is ready.
     pub connect_timeout: Duration,
     pub request_timeout: Duration,
-    /// First wait after a socket that did not hold; the others are multiples of it.
     pub reconnect_base: Duration,
     /// Least time between two new sessions.
     pub identify_gap: Duration,
     pub liveness: Liveness,
-    /// `messages`: what one request brings at most; requests follow until nothing is missing.
-    pub catch_up: CatchUp,
-    /// How long what is said now waits for what was missed in its channel, while nothing of that can be had.
-    pub hold: Duration,
-    /// Also hear of the members of servers: needed where names or roles are allowed.
+    /// `messages` bounds one request; requests follow until nothing is missing.
+    pub backfill: BackfillLimits,
+    /// How long live messages wait for a backfill of their channel that makes no progress.
+    pub max_reorder_wait: Duration,
+    /// Request member events: needed where names or roles are allowed.
     pub members_intent: bool,
     pub menu: Vec<MenuCommand>,
     pub menu_policy: MenuPolicy,
-    /// Show that we are writing.
     pub typing: bool,
     pub reply_to: ReplyTo,
-    /// Mark messages that are worked on.
     pub reactions: bool,
-    /// Ids of roles whose members may talk to us in servers.
+    /// Ids of roles whose members may use the bot in servers.
     pub allowed_roles: Vec<String>,
     pub allow_bots: Bots,
-    /// A bot must name us in its text; answering us is not enough.
+    /// Bots must mention the bot in the text; a reply is not enough.
     pub bots_require_inline_mention: bool,
-    /// In servers, answer only when named.
+    /// In servers, answer only when mentioned.
     pub require_mention: bool,
-    /// Also in threads in which we have spoken.
+    /// Also in threads in which the bot has written.
     pub thread_require_mention: bool,
-    /// What names only others is not for us.
+    /// Ignore messages that mention only others.
     pub ignore_no_mention: bool,
-    /// Nothing but these channels, unless empty.
+    /// If not empty, only these channels.
     pub allowed_channels: Vec<String>,
     pub ignored_channels: Vec<String>,
     pub free_response_channels: Vec<String>,
-    /// Answer a mention in a thread of its own.
+    /// Answer a mention in a new thread.
     pub auto_thread: bool,
     pub no_thread_channels: Vec<String>,
 }
@@ -151,8 +134,8 @@ impl Config {
                 ack_age: Duration::from_secs(60),
                 latency: Duration::from_secs(30),
             },
-            catch_up: CatchUp { window: Duration::from_secs(6 * 3600), messages: 100 },
-            hold: Duration::from_secs(30),
+            backfill: BackfillLimits { window: Duration::from_secs(6 * 3600), messages: 100 },
+            max_reorder_wait: Duration::from_secs(30),
             members_intent: false,
             menu: Vec::new(),
             menu_policy: MenuPolicy::default(),
@@ -174,16 +157,15 @@ impl Config {
     }
 }
 
-/// The configuration cannot mean anything.
 #[derive(Debug, thiserror::Error)]
-pub enum Invalid {
+pub enum DiscordConfigError {
     #[error("discord api_base {0:?} is not an http(s) address")]
     ApiBase(String),
     #[error("discord gateway_url {0:?} is not a ws(s) address")]
     GatewayUrl(String),
-    #[error("discord token cannot be sent: it has a character that no token has")]
+    #[error("discord token contains an invalid character")]
     Token,
-    #[error("discord proxy or TLS set-up: {0}")]
+    #[error("discord proxy or TLS setup: {0}")]
     Client(String),
 }
 
@@ -193,50 +175,49 @@ pub struct Discord {
     capabilities: Capabilities,
     account: String,
     config: Config,
-    gate: Gate,
-    api: Api,
-    limits: Limits,
+    filter: MessageFilter,
+    api: RestApi,
+    limits: RateLimits,
     files: Fetcher,
-    /// What answers to interactions are signed with; an answer is due within seconds, so they are not kept.
-    tokens: Tokens,
-    /// When the last session was begun: Discord counts across links.
+    /// Not stored: interactions expire within seconds.
+    tokens: InteractionTokens,
+    /// When the last session was started: Discord's limit spans all links.
     identified: Mutex<Option<Instant>>,
-    registration: Registration,
-    /// Missed messages that could not be fetched.
+    registration: MenuRegistration,
     loss: Mutex<Loss>,
 }
 
 impl Discord {
-    pub fn new(config: Config) -> Result<Self, Invalid> {
-        let base = address(&config.api_base, ["http", "https"]).map_err(Invalid::ApiBase)?;
+    pub fn new(config: Config) -> Result<Self, DiscordConfigError> {
+        let base = address(&config.api_base, ["http", "https"]).map_err(DiscordConfigError::ApiBase)?;
         if let Some(url) = &config.gateway_url {
-            address(url, ["ws", "wss"]).map_err(Invalid::GatewayUrl)?;
+            address(url, ["ws", "wss"]).map_err(DiscordConfigError::GatewayUrl)?;
         }
         if config.token.expose().chars().any(|c| !c.is_ascii_graphic()) {
-            return Err(Invalid::Token);
+            return Err(DiscordConfigError::Token);
         }
         let proxy = config.proxy.as_ref().map(Secret::expose);
-        let failed = |error: reqwest::Error| Invalid::Client(error.without_url().to_string());
+        let failed = |error: reqwest::Error| DiscordConfigError::Client(error.without_url().to_string());
         let client = http::client(&base, proxy).map_err(failed)?;
         let platform = AdapterKind::Discord.platform();
-        let limits = Limits::new(platform);
+        let limits = RateLimits::new(platform);
         Ok(Self {
             platform,
             capabilities: capabilities(&config),
             account: account(config.token.expose()),
-            gate: Gate::new(&config),
+            filter: MessageFilter::new(&config),
             files: Fetcher::new(base, client.clone(), config.proxy.clone()),
-            api: Api::new(client, &config, limits.clone()),
+            api: RestApi::new(client, &config, limits.clone()),
             limits,
-            tokens: Tokens::default(),
+            tokens: InteractionTokens::default(),
             identified: Mutex::default(),
-            registration: Registration::default(),
+            registration: MenuRegistration::default(),
             loss: Mutex::default(),
             config,
         })
     }
 
-    pub fn limits(&self) -> &Limits {
+    pub fn limits(&self) -> &RateLimits {
         &self.limits
     }
 
@@ -244,8 +225,7 @@ impl Discord {
         self.platform
     }
 
-    /// The bot's user id, with which every token begins. Empty if the token has no such beginning: then all
-    /// of it may be secret.
+    /// The bot's user id, which every token starts with. Empty if it does not: the whole token may be secret.
     pub fn account(&self) -> &str {
         &self.account
     }
@@ -254,17 +234,17 @@ impl Discord {
         &self.capabilities
     }
 
-    /// An attachment's reference is its address, which is permission enough.
+    /// The reference is the address, which needs no token.
     pub async fn fetch(
         &self,
         attachment: &Attachment,
-        most: u64,
+        max_size: u64,
         to: &mut tokio::fs::File,
     ) -> Result<Fetched, download::Error> {
-        if attachment.size.is_some_and(|size| size > most) {
-            return Err(download::Error::TooLarge { most });
+        if attachment.size.is_some_and(|size| size > max_size) {
+            return Err(download::Error::TooLarge { max_size });
         }
-        self.files.fetch(&attachment.reference, &|_| None, most, to).await
+        self.files.fetch(&attachment.reference, &|_| None, max_size, to).await
     }
 }
 
@@ -276,31 +256,9 @@ fn address(text: &str, schemes: [&str; 2]) -> Result<Url, String> {
 /// The first third of a token is the bot's id in base 64.
 fn account(token: &str) -> String {
     let first = token.split_once('.').map_or("", |(first, _secret)| first);
-    let bytes = base64(first).unwrap_or_default();
+    let bytes = STANDARD_NO_PAD.decode(first.trim_end_matches('=')).unwrap_or_default();
     let digits = !bytes.is_empty() && bytes.iter().all(u8::is_ascii_digit);
     if digits { String::from_utf8_lossy(&bytes).into_owned() } else { String::new() }
-}
-
-/// `None`: not base 64.
-fn base64(text: &str) -> Option<Vec<u8>> {
-    let mut bytes = Vec::with_capacity(text.len());
-    let (mut bits, mut held) = (0_u32, 0_u32);
-    for c in text.bytes().take_while(|c| *c != b'=') {
-        let value = match c {
-            b'A'..=b'Z' => c - b'A',
-            b'a'..=b'z' => c - b'a' + 26,
-            b'0'..=b'9' => c - b'0' + 52,
-            b'+' | b'-' => 62,
-            b'/' | b'_' => 63,
-            _other => return None,
-        };
-        (bits, held) = ((bits << 6) | u32::from(value), held + 6);
-        if held >= 8 {
-            held -= 8;
-            bytes.push(u8::try_from((bits >> held) & 0xff).ok()?);
-        }
-    }
-    Some(bytes)
 }
 
 fn capabilities(config: &Config) -> Capabilities {
@@ -317,12 +275,12 @@ fn capabilities(config: &Config) -> Capabilities {
         typing: config.typing,
         reply_to: config.reply_to,
         buttons: true,
-        marks: config.reactions,
-        threads_stand_alone: true,
+        status_reactions: config.reactions,
+        threads_are_separate: true,
         files: Some(MAX_FILE),
         async_delivery: true,
         pace: Duration::from_secs(1),
-        // Discord asks for a heartbeat every 41 s, and every one is acknowledged.
+        // Discord asks for a heartbeat every 41 s and acknowledges each.
         longest_silence: Some(LONGEST_SILENCE),
         hint: format!(
             "You are writing on Discord. Markdown is shown; tables become lists, so prefer short lists. \
@@ -335,14 +293,14 @@ fn capabilities(config: &Config) -> Capabilities {
 mod tests {
     use super::*;
 
-    fn with(change: impl FnOnce(&mut Config)) -> Result<Discord, Invalid> {
+    fn with(change: impl FnOnce(&mut Config)) -> Result<Discord, DiscordConfigError> {
         let mut config = Config::new(Secret::new("OTAw.x.secret"));
         change(&mut config);
         Discord::new(config)
     }
 
     #[test]
-    fn a_setting_that_means_nothing_is_refused_and_named() {
+    fn refuses_invalid_settings_by_name() {
         let refused = |change: fn(&mut Config)| with(change).expect_err("refused").to_string();
         assert!(refused(|c| c.api_base = "discord.com".into()).contains("api_base"));
         assert!(refused(|c| c.gateway_url = Some("http://e.org".into())).contains("gateway_url"));
@@ -350,7 +308,7 @@ mod tests {
     }
 
     #[test]
-    fn the_account_is_the_part_of_the_token_that_is_no_secret() {
+    fn account_is_the_public_part_of_the_token() {
         for (token, want) in [
             ("OTAw.x.secret", "900"),
             ("MTc1OTI4ODQ3Mjk5MTE3MDYz.GhIjKl.rest", "175928847299117063"),
@@ -363,7 +321,7 @@ mod tests {
     }
 
     #[test]
-    fn the_token_is_not_in_the_debug_output() {
+    fn debug_output_hides_the_token() {
         assert!(!format!("{:?}", with(|_| {}).expect("valid")).contains("secret"));
     }
 }

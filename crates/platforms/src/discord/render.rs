@@ -1,14 +1,14 @@
-//! Text into messages of at most 2000 characters.
+//! Renders text as messages of at most 2000 characters.
 //!
-//! Discord shows Markdown as models write it, except tables; those become headings and bullets. It refuses
-//! no markup, so a part needs no plain copy.
+//! Discord shows Markdown except tables, which become headings and bullets. It accepts any markup, so parts
+//! need no plain copy.
 
 use petasos_core::text::{Limits, Unit, split};
 
 use super::{Discord, MAX_MESSAGE};
-use crate::{MARK_ROOM, Part, markdown};
+use crate::{PREFIX_RESERVE, Part, markdown};
 
-const LIMITS: Limits = Limits::new(MAX_MESSAGE - MARK_ROOM, Unit::Chars);
+const LIMITS: Limits = Limits::new(MAX_MESSAGE - PREFIX_RESERVE, Unit::Chars);
 
 impl Discord {
     pub fn render(&self, text: &str) -> Vec<Part> {
@@ -16,8 +16,8 @@ impl Discord {
     }
 
     pub fn preview(&self, text: &str, cursor: &str) -> String {
-        let room = MAX_MESSAGE.saturating_sub(Unit::Chars.len(cursor));
-        format!("{}{cursor}", Unit::Chars.prefix(text, room))
+        let info = MAX_MESSAGE.saturating_sub(Unit::Chars.len(cursor));
+        format!("{}{cursor}", Unit::Chars.prefix(text, info))
     }
 }
 
@@ -25,7 +25,7 @@ fn parts(text: &str, limits: &Limits) -> Vec<Part> {
     if text.trim().is_empty() {
         return Vec::new();
     }
-    // A table of empty cells leaves nothing; then its source is what there is to say.
+    // A table of empty cells renders to nothing; its source is shown instead.
     let source = Some(markdown::without_tables(text)).filter(|it| !it.trim().is_empty());
     split(source.as_deref().unwrap_or(text), limits).into_iter().map(Part::plain).collect()
 }
@@ -37,15 +37,15 @@ mod tests {
     use super::*;
 
     #[derive(serde::Deserialize)]
-    struct Case {
+    struct FormatVector {
         #[serde(rename = "in")]
         source: String,
         out: String,
     }
 
     #[test]
-    fn vectors_come_out_as_given() {
-        let cases: Vec<Case> =
+    fn renders_the_vectors() {
+        let cases: Vec<FormatVector> =
             serde_json::from_str(include_str!("../../tests/vectors/discord_format.json")).expect("vectors");
         for case in cases {
             assert_eq!(parts(&case.source, &LIMITS), [Part::plain(case.out)], "{:?}", case.source);
@@ -53,7 +53,7 @@ mod tests {
     }
 
     #[test]
-    fn a_long_answer_is_cut_into_numbered_messages_with_whole_fences() {
+    fn splits_long_answers_into_numbered_parts_with_whole_fences() {
         let code = "    let x = \"🙂\";\n".repeat(300);
         let source = format!("Intro.\n\n```rust\n{code}```\n\n{}", "Tail! ".repeat(400));
         let parts = parts(&source, &LIMITS);
@@ -65,16 +65,16 @@ mod tests {
     }
 
     #[test]
-    fn nothing_to_say_is_no_message() {
+    fn renders_blank_text_as_no_message() {
         assert!(parts(" \n", &LIMITS).is_empty());
         assert_eq!(parts("| | |\n|-|-|\n| | |", &LIMITS).len(), 1);
     }
 
     proptest! {
         #[test]
-        fn every_part_fits_with_a_mark_in_front(source in "(\\PC|[\n `*|]){0,6000}") {
+        fn every_part_fits_with_a_prefix(source in "(\\PC|[\n `*|]){0,6000}") {
             for part in parts(&source, &LIMITS) {
-                prop_assert!(Unit::Chars.len(&part.text) + MARK_ROOM <= MAX_MESSAGE);
+                prop_assert!(Unit::Chars.len(&part.text) + PREFIX_RESERVE <= MAX_MESSAGE);
             }
         }
     }

@@ -1,5 +1,5 @@
-//! The few fields we read of Discord's objects. Everything is optional that Discord may leave out, and
-//! what we do not know is ignored: the full types of a library refuse a message for a field we never read.
+//! Wire types: the few fields we read. Fields that Discord may omit are optional and unknown ones are
+//! ignored; a library's full types would reject a message for a field we never read.
 
 use serde::Deserialize;
 use serde_json::Value;
@@ -7,28 +7,28 @@ use serde_json::value::RawValue;
 use twilight_model::id::Id;
 use twilight_model::id::marker::{ApplicationMarker, ChannelMarker, GuildMarker, MessageMarker, UserMarker};
 
-/// When Discord's numbers begin, in milliseconds since 1970.
+/// Start of Discord's ids, in milliseconds since 1970.
 const EPOCH: u64 = 1_420_070_400_000;
 
-/// When the thing with this number was made, in milliseconds since 1970.
+/// Creation time of an id, in milliseconds since 1970.
 pub(super) const fn made_at(id: u64) -> u64 {
     (id >> 22) + EPOCH
 }
 
-/// The smallest number that something made at `at` can have.
+/// The smallest id created at `at`.
 pub(super) const fn first_of(at: u64) -> u64 {
     at.saturating_sub(EPOCH) << 22
 }
 
 #[derive(Deserialize)]
-pub(super) struct Frame {
+pub(super) struct GatewayFrame {
     pub(super) op: u8,
     pub(super) s: Option<u64>,
     pub(super) t: Option<String>,
     pub(super) d: Option<Box<RawValue>>,
 }
 
-/// What an object calls itself, even one we cannot read.
+/// The object's id, even if the rest is unreadable.
 pub(super) fn id_of(raw: &RawValue) -> Option<String> {
     #[derive(Deserialize)]
     struct Identified {
@@ -48,12 +48,12 @@ pub(super) struct Ready {
     pub(super) session_id: String,
     pub(super) resume_gateway_url: Option<String>,
     #[serde(default)]
-    pub(super) guilds: Vec<Named>,
+    pub(super) guilds: Vec<UnavailableGuild>,
     pub(super) application: Option<Application>,
 }
 
 #[derive(Debug, Deserialize)]
-pub(super) struct Named {
+pub(super) struct UnavailableGuild {
     pub(super) id: Id<GuildMarker>,
 }
 
@@ -64,13 +64,13 @@ pub(super) struct Application {
 
 /// `GET /gateway/bot`.
 #[derive(Debug, Deserialize)]
-pub(super) struct Gateway {
+pub(super) struct GatewayInfo {
     pub(super) url: String,
-    pub(super) session_start_limit: Option<Starts>,
+    pub(super) session_start_limit: Option<SessionStartLimit>,
 }
 
 #[derive(Debug, Deserialize)]
-pub(super) struct Starts {
+pub(super) struct SessionStartLimit {
     pub(super) remaining: u64,
     /// Milliseconds.
     pub(super) reset_after: u64,
@@ -82,13 +82,13 @@ pub(super) struct Guild {
     #[serde(default)]
     pub(super) unavailable: bool,
     #[serde(default)]
-    pub(super) channels: Vec<Channel>,
+    pub(super) channels: Vec<DiscordChannel>,
     #[serde(default)]
-    pub(super) threads: Vec<Channel>,
+    pub(super) threads: Vec<DiscordChannel>,
 }
 
 #[derive(Debug, Deserialize)]
-pub(super) struct Channel {
+pub(super) struct DiscordChannel {
     pub(super) id: Id<ChannelMarker>,
     #[serde(rename = "type", default)]
     pub(super) kind: u8,
@@ -109,10 +109,10 @@ pub(super) struct User {
 }
 
 #[derive(Debug, Deserialize)]
-pub(super) struct Message {
+pub(super) struct DiscordMessage {
     pub(super) id: Id<MessageMarker>,
     pub(super) channel_id: Id<ChannelMarker>,
-    /// Missing in what REST tells, and in private.
+    /// Missing over REST, and in private.
     pub(super) guild_id: Option<Id<GuildMarker>>,
     pub(super) author: User,
     #[serde(default)]
@@ -122,9 +122,9 @@ pub(super) struct Message {
     #[serde(default)]
     pub(super) mentions: Vec<User>,
     #[serde(default)]
-    pub(super) attachments: Vec<File>,
+    pub(super) attachments: Vec<DiscordFile>,
     pub(super) referenced_message: Option<Box<Quoted>>,
-    /// The author in this server; missing in what REST tells.
+    /// Missing over REST.
     pub(super) member: Option<Member>,
 }
 
@@ -135,7 +135,7 @@ pub(super) struct Quoted {
 }
 
 #[derive(Debug, Deserialize)]
-pub(super) struct File {
+pub(super) struct DiscordFile {
     #[serde(default)]
     pub(super) filename: String,
     pub(super) content_type: Option<String>,
@@ -150,12 +150,12 @@ pub(super) struct Interaction {
     #[serde(rename = "type")]
     pub(super) kind: u8,
     pub(super) channel_id: Option<Id<ChannelMarker>>,
-    pub(super) channel: Option<Channel>,
+    pub(super) channel: Option<DiscordChannel>,
     pub(super) guild_id: Option<Id<GuildMarker>>,
     pub(super) member: Option<Member>,
     pub(super) user: Option<User>,
-    pub(super) data: Option<Asked>,
-    pub(super) message: Option<Anchor>,
+    pub(super) data: Option<InteractionData>,
+    pub(super) message: Option<MessageRef>,
 }
 
 #[derive(Debug, Deserialize)]
@@ -166,27 +166,27 @@ pub(super) struct Member {
 }
 
 #[derive(Debug, Deserialize)]
-pub(super) struct Asked {
+pub(super) struct InteractionData {
     /// Of a command.
     pub(super) name: Option<String>,
     #[serde(default)]
-    pub(super) options: Vec<Opt>,
+    pub(super) options: Vec<CommandOption>,
     /// Of a button.
     pub(super) custom_id: Option<String>,
 }
 
-/// An option of a command: a value, or a command below the command.
+/// An option's value, or a subcommand.
 #[derive(Debug, Deserialize)]
-pub(super) struct Opt {
+pub(super) struct CommandOption {
     #[serde(default)]
     pub(super) name: String,
     pub(super) value: Option<Value>,
     #[serde(default)]
-    pub(super) options: Vec<Opt>,
+    pub(super) options: Vec<CommandOption>,
 }
 
 #[derive(Debug, Deserialize)]
-pub(super) struct Anchor {
+pub(super) struct MessageRef {
     pub(super) id: Id<MessageMarker>,
 }
 
@@ -195,8 +195,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn numbers_tell_the_time() {
-        // The example of Discord's own documentation.
+    fn converts_between_ids_and_timestamps() {
+        // The example of Discord's documentation.
         assert_eq!(made_at(175_928_847_299_117_063), 1_462_015_105_796);
         assert_eq!(made_at(first_of(1_462_015_105_796)), 1_462_015_105_796);
         assert_eq!(first_of(5), 0);

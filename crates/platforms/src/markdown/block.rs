@@ -1,4 +1,4 @@
-//! Lines and blocks of code.
+//! Block parser: lines and code blocks.
 
 use super::fence::Fence;
 use super::inline::{bold, inline};
@@ -10,9 +10,9 @@ pub fn parse(text: &str) -> Vec<Block> {
     let mut at = 0;
     while let Some(line) = lines.get(at) {
         at += 1;
-        let (lead, rest) = before_fence(line, &lines[at..]);
+        let (lead, rest) = split_at_fence(line, &lines[at..]);
         let Some(fence) = rest.and_then(Fence::opened_by) else {
-            blocks.push(one_line(line));
+            blocks.push(parse_line(line));
             continue;
         };
         let end = lines[at..].iter().position(|line| fence.closed_by(line)).map_or(lines.len(), |n| at + n);
@@ -26,8 +26,8 @@ pub fn parse(text: &str) -> Vec<Block> {
     blocks
 }
 
-/// A fence begins a line; models also put one at the end of a sentence, which counts if it closes below.
-fn before_fence<'a>(line: &'a str, below: &[&str]) -> (&'a str, Option<&'a str>) {
+/// A fence begins its line. Models also put one at the end of a sentence; it counts if it is closed below.
+fn split_at_fence<'a>(line: &'a str, below: &[&str]) -> (&'a str, Option<&'a str>) {
     if Fence::opened_by(line).is_some() {
         return ("", Some(line));
     }
@@ -40,14 +40,14 @@ fn before_fence<'a>(line: &'a str, below: &[&str]) -> (&'a str, Option<&'a str>)
     if opens && closes() { (lead, Some(rest)) } else { (line, None) }
 }
 
-fn one_line(line: &str) -> Block {
+fn parse_line(line: &str) -> Block {
     let body = line.trim_start();
     let indent = &line[..line.len() - body.len()];
     if let Some(title) = heading(body) {
         return Block::Heading(bold(title));
     }
-    if let Some(said) = body.strip_prefix('>') {
-        return Block::Quote(inline(innermost(said)));
+    if let Some(quote) = body.strip_prefix('>') {
+        return Block::Quote(inline(innermost_quote(quote)));
     }
     if let Some(item) = body.strip_prefix("* ").or_else(|| body.strip_prefix("+ ")) {
         let mut parts = vec![Inline::Text(format!("{indent}• "))];
@@ -70,12 +70,12 @@ pub fn heading(body: &str) -> Option<&str> {
     Some(title).filter(|title| !title.is_empty())
 }
 
-/// A quote within a quote is shown as one.
-fn innermost(mut said: &str) -> &str {
-    while let Some(deeper) = said.trim_start().strip_prefix('>') {
-        said = deeper;
+/// Nested quotes are flattened.
+fn innermost_quote(mut quote: &str) -> &str {
+    while let Some(deeper) = quote.trim_start().strip_prefix('>') {
+        quote = deeper;
     }
-    said
+    quote
 }
 
 #[cfg(test)]
@@ -91,7 +91,7 @@ mod tests {
     }
 
     #[test]
-    fn blocks_are_told_apart() {
+    fn parses_every_kind_of_block() {
         for (source, want) in [
             ("# A #", vec![Block::Heading(text("A"))]),
             ("#tag", vec![Block::Line(text("#tag"))]),

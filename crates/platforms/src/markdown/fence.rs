@@ -1,11 +1,10 @@
-//! Fences around code: a line of three or more back-ticks or tildes.
+//! Code fences: lines of three or more back-ticks or tildes.
 
-/// An open fence.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Fence<'a> {
     mark: char,
     width: usize,
-    /// The first word behind the mark, if it can be the name of a language.
+    /// The first word after the mark, if it can be the name of a language.
     pub language: &'a str,
 }
 
@@ -23,7 +22,7 @@ impl<'a> Fence<'a> {
         Some(Self { mark, width, language })
     }
 
-    /// Without the text that it was read from.
+    /// Without the borrowed language.
     pub const fn detached(&self) -> Fence<'static> {
         Fence { mark: self.mark, width: self.width, language: "" }
     }
@@ -43,7 +42,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_fence_is_closed_only_by_its_own_kind() {
+    fn fence_is_closed_only_by_its_own_kind() {
         let fence = Fence::opened_by("````rust ignore").expect("a fence");
         assert_eq!(fence.language, "rust");
         assert!(!fence.closed_by("```"));

@@ -1,50 +1,50 @@
-//! What stands within one line: code, emphasis, links.
+//! Inline parser: code, emphasis, links.
 
 use super::{Inline, Style};
 
-/// How far the end of something is looked for, in bytes; bounds the work on a line without end.
-const REACH: usize = 4096;
+/// How far ahead a closing mark is searched, in bytes; bounds the work on very long lines.
+const MAX_LOOKAHEAD: usize = 4096;
 
 pub fn inline(line: &str) -> Vec<Inline> {
-    Reader { open: vec![], in_link: false }.read(line)
+    InlineParser { open: vec![], in_link: false }.parse(line)
 }
 
-/// A line that is bold as a whole: bold within it is nothing new.
+/// For a line that is bold as a whole.
 pub(super) fn bold(line: &str) -> Vec<Inline> {
-    Reader { open: vec![Style::Bold], in_link: false }.read(line)
+    InlineParser { open: vec![Style::Bold], in_link: false }.parse(line)
 }
 
-/// Reads one stretch of a line; knows what it is inside of.
+/// Parses a part of a line within its open styles.
 #[derive(Clone)]
-struct Reader {
+struct InlineParser {
     open: Vec<Style>,
     in_link: bool,
 }
 
-/// Something that was recognised, and the bytes it took.
-type Found = (Vec<Inline>, usize);
+/// Parsed elements, and the bytes they took.
+type Parsed = (Vec<Inline>, usize);
 
-impl Reader {
-    fn read(&self, line: &str) -> Vec<Inline> {
-        let mut parts = Parts(Vec::new());
+impl InlineParser {
+    fn parse(&self, line: &str) -> Vec<Inline> {
+        let mut parts = TextMerger(Vec::new());
         let mut at = 0;
         while let Some(c) = line[at..].chars().next() {
             let before = line[..at].chars().next_back();
-            if let Some((found, taken)) = self.special(&line[at..], c, before) {
+            if let Some((found, taken)) = self.markup(&line[at..], c, before) {
                 found.into_iter().for_each(|part| parts.push(part));
                 at += taken;
                 continue;
             }
-            // A run of marks is tried as a whole: its tail must not open what its head could not.
-            let run = if is_mark(c) { run(&line[at..], c) } else { c.len_utf8() };
-            parts.text(&line[at..at + run]);
-            at += run;
+            // A run of marks is text as a whole: its tail must not open a style.
+            let length = if is_mark(c) { run_length(&line[at..], c) } else { c.len_utf8() };
+            parts.push_text(&line[at..at + length]);
+            at += length;
         }
         parts.0
     }
 
-    fn special(&self, rest: &str, c: char, before: Option<char>) -> Option<Found> {
-        let rest = &rest[..rest.floor_char_boundary(REACH)];
+    fn markup(&self, rest: &str, c: char, before: Option<char>) -> Option<Parsed> {
+        let rest = &rest[..rest.floor_char_boundary(MAX_LOOKAHEAD)];
         match c {
             '\\' => escaped(rest),
             '`' => code(rest),
@@ -56,11 +56,11 @@ impl Reader {
         }
     }
 
-    fn styled(&self, rest: &str, c: char, before: Option<char>) -> Option<Found> {
-        let width = run(rest, c);
+    fn styled(&self, rest: &str, c: char, before: Option<char>) -> Option<Parsed> {
+        let width = run_length(rest, c);
         let word_before = match c {
             '_' => before.is_some_and(char::is_alphanumeric),
-            // 2*3*4 is a product.
+            // As in 2*3*4.
             '*' if width == 1 => before.is_some_and(|c| c.is_ascii_alphanumeric()),
             _ => false,
         };
@@ -70,16 +70,16 @@ impl Reader {
         let (width, styles): (usize, &[Style]) = match (c, width) {
             ('*' | '_', 1) => (1, &[Style::Italic]),
             ('*' | '_', 2) => (2, &[Style::Bold]),
-            ('*' | '_', 3) if closing(rest, c, 3).is_some() => (3, &[Style::Bold, Style::Italic]),
+            ('*' | '_', 3) if closing_mark(rest, c, 3).is_some() => (3, &[Style::Bold, Style::Italic]),
             ('*' | '_', 3) => (2, &[Style::Bold]),
             ('~', 2) => (2, &[Style::Strike]),
             ('|', 2) => (2, &[Style::Spoiler]),
             _ => return None,
         };
-        let end = closing(rest, c, width)?;
+        let end = closing_mark(rest, c, width)?;
         let mut inside = self.clone();
         inside.open.extend(styles);
-        let mut found = inside.read(&rest[width..end]);
+        let mut found = inside.parse(&rest[width..end]);
         for style in styles.iter().rev().filter(|style| !self.open.contains(style)) {
             found = vec![Inline::Styled(*style, found)];
         }
@@ -87,14 +87,14 @@ impl Reader {
     }
 
     /// `[text](address "title")`
-    fn link(&self, rest: &str) -> Option<Found> {
+    fn link(&self, rest: &str) -> Option<Parsed> {
         if self.in_link || !rest.starts_with('[') {
             return None;
         }
-        let close = bracket(rest)?;
+        let close = matching_bracket(rest)?;
         let (url, taken) = destination(rest[close + 1..].strip_prefix('(')?)?;
         let inside = Self { in_link: true, ..self.clone() };
-        let text = inside.read(&rest[1..close]);
+        let text = inside.parse(&rest[1..close]);
         let taken = close + 2 + taken;
         let shown = text.iter().any(|part| !matches!(part, Inline::Text(text) if text.trim().is_empty()));
         let link = if shown { Inline::Link { text, url } } else { Inline::Text(url) };
@@ -102,18 +102,18 @@ impl Reader {
     }
 }
 
-/// Collects parts; neighbouring text becomes one.
-struct Parts(Vec<Inline>);
+/// Merges adjacent text.
+struct TextMerger(Vec<Inline>);
 
-impl Parts {
+impl TextMerger {
     fn push(&mut self, part: Inline) {
         match part {
-            Inline::Text(text) => self.text(&text),
+            Inline::Text(text) => self.push_text(&text),
             Inline::Code(_) | Inline::Styled(..) | Inline::Link { .. } => self.0.push(part),
         }
     }
 
-    fn text(&mut self, text: &str) {
+    fn push_text(&mut self, text: &str) {
         if let Some(Inline::Text(last)) = self.0.last_mut() {
             last.push_str(text);
         } else {
@@ -122,8 +122,8 @@ impl Parts {
     }
 }
 
-/// Where the mark that closes the one at the start of `rest` begins.
-fn closing(rest: &str, c: char, width: usize) -> Option<usize> {
+/// Start of the mark that closes the one at the start of `rest`.
+fn closing_mark(rest: &str, c: char, width: usize) -> Option<usize> {
     let first = rest[width..].chars().next()?;
     if first.is_whitespace() {
         return None;
@@ -132,12 +132,12 @@ fn closing(rest: &str, c: char, width: usize) -> Option<usize> {
     let mut before = first;
     while let Some(next) = rest[at..].chars().next() {
         if next != c {
-            let taken = step(&rest[at..], next);
+            let taken = skip_length(&rest[at..], next);
             before = rest[..at + taken].chars().next_back().unwrap_or(next);
             at += taken;
             continue;
         }
-        let length = run(&rest[at..], c);
+        let length = run_length(&rest[at..], c);
         let after = rest[at + length..].chars().next();
         let fits = match width {
             1 => length == 1 || length == 3,
@@ -154,8 +154,8 @@ fn closing(rest: &str, c: char, width: usize) -> Option<usize> {
     None
 }
 
-/// The `]` that belongs to the `[` at the start.
-fn bracket(rest: &str) -> Option<usize> {
+/// Index of the `]` that closes the `[` at the start.
+fn matching_bracket(rest: &str) -> Option<usize> {
     let mut depth = 0_usize;
     let mut at = 0;
     while let Some(c) = rest[at..].chars().next() {
@@ -165,7 +165,7 @@ fn bracket(rest: &str) -> Option<usize> {
             ']' => depth -= 1,
             _ => {}
         }
-        at += step(&rest[at..], c);
+        at += skip_length(&rest[at..], c);
     }
     None
 }
@@ -198,45 +198,45 @@ fn destination(rest: &str) -> Option<(String, usize)> {
     None
 }
 
-fn escaped(rest: &str) -> Option<Found> {
+fn escaped(rest: &str) -> Option<Parsed> {
     let c = rest[1..].chars().next().filter(char::is_ascii_punctuation)?;
     Some((vec![Inline::Text(c.to_string())], 2))
 }
 
-fn code(rest: &str) -> Option<Found> {
+fn code(rest: &str) -> Option<Parsed> {
     let taken = code_length(rest)?;
-    let width = run(rest, '`');
+    let width = run_length(rest, '`');
     let body = &rest[width..taken - width];
-    // One space on both sides keeps a leading back-tick apart from the mark.
+    // One space on both sides separates a back-tick from the mark.
     let inner = body.strip_prefix(' ').and_then(|body| body.strip_suffix(' '));
     let body = inner.filter(|inner| !inner.trim().is_empty()).unwrap_or(body);
     Some((vec![Inline::Code(body.to_owned())], taken))
 }
 
 /// `<https://…>`
-fn address(rest: &str) -> Option<Found> {
+fn address(rest: &str) -> Option<Parsed> {
     let inner = &rest[1..rest.find('>')?];
     let known = inner.starts_with("https://") || inner.starts_with("http://");
     let url = Some(inner).filter(|url| known && !url.contains(char::is_whitespace))?;
     Some((vec![Inline::Text(url.to_owned())], url.len() + 2))
 }
 
-/// The bytes to go over at once while looking for something else: an escape, a piece of code, a character.
-fn step(rest: &str, c: char) -> usize {
+/// Bytes to skip at once in a search: an escape, a code span or a character.
+fn skip_length(rest: &str, c: char) -> usize {
     match c {
         '\\' => 1 + rest[1..].chars().next().map_or(0, char::len_utf8),
-        '`' => code_length(rest).unwrap_or_else(|| run(rest, '`')),
+        '`' => code_length(rest).unwrap_or_else(|| run_length(rest, '`')),
         _ => c.len_utf8(),
     }
 }
 
-/// The length of the piece of code at the start, with its marks, if it is closed.
+/// Length of the code span at the start, with its marks, if it is closed.
 fn code_length(rest: &str) -> Option<usize> {
-    let width = run(rest, '`');
+    let width = run_length(rest, '`');
     let mut at = width;
     while let Some(next) = rest[at..].find('`') {
         at += next;
-        let length = run(&rest[at..], '`');
+        let length = run_length(&rest[at..], '`');
         if length == width {
             return Some(at + length);
         }
@@ -249,7 +249,7 @@ fn is_mark(c: char) -> bool {
     matches!(c, '*' | '_' | '~' | '|' | '`')
 }
 
-fn run(text: &str, c: char) -> usize {
+fn run_length(text: &str, c: char) -> usize {
     text.len() - text.trim_start_matches(c).len()
 }
 
@@ -272,7 +272,7 @@ mod tests {
     }
 
     #[test]
-    fn emphasis_closes_where_a_reader_would_close_it() {
+    fn parses_nested_and_adjacent_emphasis() {
         check("**b**", vec![styled(Bold, vec![text("b")])]);
         check("__b__", vec![styled(Bold, vec![text("b")])]);
         check("_i_", vec![styled(Italic, vec![text("i")])]);
@@ -287,7 +287,7 @@ mod tests {
     }
 
     #[test]
-    fn what_does_not_close_is_text() {
+    fn unclosed_markup_is_text() {
         for source in [
             "a * b * c",
             "2*3*4",
@@ -306,13 +306,13 @@ mod tests {
     }
 
     #[test]
-    fn a_style_within_itself_is_nothing_new() {
+    fn flattens_a_style_within_itself() {
         check("**a __b__ c**", vec![styled(Bold, vec![text("a b c")])]);
         assert_eq!(bold("a **b**"), vec![text("a b")]);
     }
 
     #[test]
-    fn code_keeps_everything_and_hides_marks() {
+    fn code_spans_keep_their_text_unparsed() {
         check("`a_b*c*`", vec![Inline::Code("a_b*c*".into())]);
         check("`` a`b ``", vec![Inline::Code("a`b".into())]);
         check("*a `*` b*", vec![styled(Italic, vec![text("a "), Inline::Code("*".into()), text(" b")])]);
@@ -320,7 +320,7 @@ mod tests {
     }
 
     #[test]
-    fn links_may_hold_parentheses_and_titles() {
+    fn parses_links_with_parentheses_and_titles() {
         let link = |text: Vec<Inline>, url: &str| Inline::Link { text, url: url.into() };
         check("[a (1)](https://e.org/a_(b))", vec![link(vec![text("a (1)")], "https://e.org/a_(b)")]);
         check("[a](https://e.org \"t\") b", vec![link(vec![text("a")], "https://e.org"), text(" b")]);

@@ -1,9 +1,7 @@
-//! Markdown as models write it, read leniently and line by line.
+//! Lenient, line-based parser for the Markdown of models, shared by the platforms and the terminal.
 //!
-//! Shared by every platform and by the terminal: `parse` gives a small tree, the platform writes it in its own dialect. The
-//! terminal shows lines as they arrive and uses the parts.
-//! Whatever does not close on its line is ordinary text, so half a sentence of a stream reads as well as
-//! a whole one. `without_tables` comes first where a platform cannot show tables.
+//! `parse` returns a tree, which each platform renders in its own dialect. Markup that is not closed on its
+//! line is text, so a partial stream can be parsed. `without_tables` runs first for platforms without tables.
 
 mod block;
 mod fence;
@@ -15,13 +13,12 @@ pub use fence::Fence;
 pub use inline::inline;
 pub use table::{cells as table_cells, is_ruler, without_tables};
 
-/// One line, or one block of code.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Block {
     Line(Vec<Inline>),
     Heading(Vec<Inline>),
     Quote(Vec<Inline>),
-    /// `lead` is what stands before the fence on its line; usually nothing.
+    /// `lead` is the text before the fence on its line; usually empty.
     Code {
         lead: Vec<Inline>,
         language: String,
@@ -50,11 +47,10 @@ pub enum Style {
     Spoiler,
 }
 
-/// The text without its markup.
 pub fn plain(blocks: &[Block]) -> String {
     let mut out = String::new();
-    for (at, block) in blocks.iter().enumerate() {
-        if at > 0 {
+    for (index, block) in blocks.iter().enumerate() {
+        if index > 0 {
             out.push('\n');
         }
         match block {
@@ -95,7 +91,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn plain_text_loses_the_marks_and_keeps_the_words() {
+    fn plain_text_drops_the_markup() {
         for (source, want) in [
             ("# Title", "Title"),
             ("**b** *i* ~~s~~ ||p|| `c`", "b i s p c"),

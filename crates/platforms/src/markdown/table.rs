@@ -1,13 +1,13 @@
-//! Tables, for platforms that have none: each row becomes a bold heading and a list.
+//! Tables for platforms without them: each row becomes a bold heading and a list.
 
 use std::borrow::Cow;
 
 use super::fence::Fence;
 
-/// A column's title is repeated in every row, so a very long one is cut.
-const TITLE: usize = 80;
+/// Titles are repeated in every row, so long ones are truncated.
+const MAX_TITLE: usize = 80;
 
-/// The same text, with each table as headings and bullets. Tables within fences are left alone.
+/// Replaces tables by headings and bullets, except within fences.
 pub fn without_tables(text: &str) -> Cow<'_, str> {
     if !text.contains('|') {
         return Cow::Borrowed(text);
@@ -18,7 +18,7 @@ pub fn without_tables(text: &str) -> Cow<'_, str> {
     let mut at = 0;
     while let Some(line) = lines.get(at) {
         at += 1;
-        let table = if fence.is_none() { table(line, &lines[at..]) } else { None };
+        let table = if fence.is_none() { convert_table(line, &lines[at..]) } else { None };
         if let Some((rows, taken)) = table {
             out.push(rows);
             at += taken;
@@ -34,8 +34,8 @@ pub fn without_tables(text: &str) -> Cow<'_, str> {
     Cow::Owned(out.join("\n"))
 }
 
-/// The table that `head` begins, and how many lines below it belong to it.
-fn table(head: &str, below: &[&str]) -> Option<(String, usize)> {
+/// The converted table that `head` begins, and the number of its lines below.
+fn convert_table(head: &str, below: &[&str]) -> Option<(String, usize)> {
     let ruler = below.first()?;
     let titles = cells(head);
     if !head.contains('|') || !is_ruler(ruler) || cells(ruler).len() != titles.len() {
@@ -58,7 +58,7 @@ fn row(titles: &[String], cells: &[String]) -> String {
 }
 
 fn bullet(title: &str, cell: &str) -> String {
-    match title.char_indices().nth(TITLE) {
+    match title.char_indices().nth(MAX_TITLE) {
         Some((end, _)) => format!("• {}…: {cell}", &title[..end]),
         None if title.is_empty() => format!("• {cell}"),
         None => format!("• {title}: {cell}"),
@@ -100,7 +100,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn each_row_becomes_a_heading_and_bullets() {
+    fn converts_rows_to_headings_and_bullets() {
         for (source, want) in [
             ("| A | B |\n|---|---|\n| 1 | 2 |\n| 3 | 4 |\nafter", "**1**\n• B: 2\n\n**3**\n• B: 4\nafter"),
             ("A | B\n:-- | --:\n**x** | a \\| b", "**x**\n• B: a | b"),
@@ -113,7 +113,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_table_stays() {
+    fn keeps_text_that_is_not_a_table() {
         for source in [
             "a | b",
             "| A | B |\n|---|---|",
@@ -126,7 +126,7 @@ mod tests {
     }
 
     #[test]
-    fn a_long_title_is_not_repeated_in_full() {
+    fn truncates_long_titles() {
         let source = format!("|A|{}|\n|-|-|\n|1|2|", "t".repeat(500));
         assert!(without_tables(&source).len() < 100);
     }

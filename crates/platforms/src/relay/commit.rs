@@ -1,9 +1,8 @@
-//! What was read and is not on disk yet: in order, bounded, and acknowledged only afterwards.
+//! Received events that are not on disk yet: ordered, bounded, acknowledged after the commit.
 //!
-//! While the gateway can keep nothing, everything waits in its order; if that lasts, the connection is given up, so that
-//! no message is blamed for it (a connector counts what is not acknowledged). What it cannot keep as it is, is tried again by
-//! itself while others go on, and put aside in the end; what cannot be put aside either is not acknowledged, and the
-//! connector says it again.
+//! While the gateway cannot store anything, everything waits in order. If that lasts, the connection is closed, so
+//! that the connector does not count failed deliveries against the messages. An event that cannot be stored is retried
+//! alone, then stored as unreadable; if that fails too, it is not acknowledged and the connector delivers it again.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -11,166 +10,167 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 use super::Error;
-use super::parse::{Told, What};
-use crate::intake::{Intake, NotTaken, Unreadable};
+use super::parse::{EventContent, PendingEvent};
+use crate::inbound::{CommitError, InboundSink, Unreadable};
 
-/// What has no number is never said again: it is kept until nothing more can be read.
-const MOST_LIVE: usize = 4096;
-/// The same in bytes, as they came.
-const MOST_BYTES: usize = 32 << 20;
-const MOST_LIVE_BYTES: usize = 2 * MOST_BYTES;
-/// Frames in one commit.
+/// Limit for events without a buffer id, which are never redelivered; beyond it, reading stops.
+const MAX_READ_FRAMES: usize = 4096;
+/// The same in bytes.
+const MAX_QUEUED_BYTES: usize = 32 << 20;
+const MAX_READ_BYTES: usize = 2 * MAX_QUEUED_BYTES;
+/// Frames per commit.
 const BATCH: usize = 64;
-const AGAIN: [Duration; 2] = [Duration::from_secs(1), Duration::from_secs(5)];
-/// How long a gateway that can keep nothing is left alone.
-const REST: Duration = Duration::from_secs(1);
-/// Connectors wait for an acknowledgement twice as long.
-const LONGEST_TROUBLE: Duration = Duration::from_secs(30);
+const RETRY_WAITS: [Duration; 2] = [Duration::from_secs(1), Duration::from_secs(5)];
+/// Pause after a failed commit.
+const PAUSE: Duration = Duration::from_secs(1);
+/// Half of the connector's acknowledgement timeout.
+const MAX_FAILING: Duration = Duration::from_secs(30);
 
 #[derive(Debug)]
-pub(super) struct Waiting {
-    queue: VecDeque<Told>,
-    /// Of what is in `queue`.
+pub(super) struct CommitQueue {
+    queue: VecDeque<PendingEvent>,
+    /// Bytes in `queue`.
     bytes: usize,
-    again: Vec<(Instant, Told)>,
-    /// Nothing is committed before then.
-    rests: Option<Instant>,
-    /// Since when nothing can be kept.
-    troubled: Option<Instant>,
-    /// Frames that may wait. What has a number and does not fit is said again later.
-    most: usize,
-    /// Something with a number did not fit: what comes behind it on this connection must not overtake it.
+    retries: Vec<(Instant, PendingEvent)>,
+    /// Earliest time of the next commit.
+    paused_until: Option<Instant>,
+    /// Since when commits fail.
+    failing_since: Option<Instant>,
+    /// Limit in frames. A frame with a buffer id beyond it is redelivered later.
+    max_frames: usize,
+    /// A frame with a buffer id was dropped: later ones on this connection must not overtake it.
     pub(super) overflowed: bool,
 }
 
-/// What became of a commit.
+/// Result of a commit.
 #[derive(Debug)]
-pub(super) struct Outcome {
-    pub(super) told: Vec<Told>,
-    pub(super) taken: Result<(), NotTaken>,
+pub(super) struct CommitOutcome {
+    pub(super) events: Vec<PendingEvent>,
+    pub(super) result: Result<(), CommitError>,
 }
 
-impl Waiting {
-    pub(super) const fn new(most: usize) -> Self {
+impl CommitQueue {
+    pub(super) const fn new(max_frames: usize) -> Self {
         Self {
             queue: VecDeque::new(),
             bytes: 0,
-            again: Vec::new(),
-            rests: None,
-            troubled: None,
-            most,
+            retries: Vec::new(),
+            paused_until: None,
+            failing_since: None,
+            max_frames,
             overflowed: false,
         }
     }
 
-    pub(super) fn push(&mut self, told: Told) {
-        let numbered = told.buffer.is_some();
-        let full = self.queue.len() >= self.most || self.bytes >= MOST_BYTES;
-        if numbered && (self.overflowed || full) {
+    pub(super) fn push(&mut self, pending: PendingEvent) {
+        let acknowledgeable = pending.buffer.is_some();
+        let full = self.queue.len() >= self.max_frames || self.bytes >= MAX_QUEUED_BYTES;
+        if acknowledgeable && (self.overflowed || full) {
             self.overflowed = true;
             return;
         }
-        self.bytes += told.weight();
-        self.queue.push_back(told);
+        self.bytes += pending.weight();
+        self.queue.push_back(pending);
     }
 
-    /// Nothing more may be read.
+    /// Reading must stop.
     pub(super) fn is_full(&self) -> bool {
-        self.queue.len() >= MOST_LIVE || self.bytes >= MOST_LIVE_BYTES
+        self.queue.len() >= MAX_READ_FRAMES || self.bytes >= MAX_READ_BYTES
     }
 
     pub(super) fn is_empty(&self) -> bool {
-        self.queue.is_empty() && self.again.is_empty()
+        self.queue.is_empty() && self.retries.is_empty()
     }
 
-    /// When something that was refused is to be tried again.
+    /// Time of the next retry.
     pub(super) fn due(&self) -> Option<Instant> {
-        self.rests.or_else(|| self.again.iter().map(|(at, _)| *at).min())
+        self.paused_until.or_else(|| self.retries.iter().map(|(at, _)| *at).min())
     }
 
-    /// What to commit now; nothing: `None`.
-    pub(super) fn next(&mut self, now: Instant) -> Option<Vec<Told>> {
-        if self.rests.is_some_and(|until| until > now) {
+    /// The next batch to commit.
+    pub(super) fn next(&mut self, now: Instant) -> Option<Vec<PendingEvent>> {
+        if self.paused_until.is_some_and(|until| until > now) {
             return None;
         }
-        self.rests = None;
-        if let Some(at) = self.again.iter().position(|(at, _)| *at <= now) {
-            return Some(vec![self.again.remove(at).1]);
+        self.paused_until = None;
+        if let Some(at) = self.retries.iter().position(|(at, _)| *at <= now) {
+            return Some(vec![self.retries.remove(at).1]);
         }
         let batch: Vec<_> = self.queue.drain(..self.queue.len().min(BATCH)).collect();
-        self.bytes -= batch.iter().map(Told::weight).sum::<usize>();
+        self.bytes -= batch.iter().map(PendingEvent::weight).sum::<usize>();
         (!batch.is_empty()).then_some(batch)
     }
 
-    /// The gateway keeps something.
-    pub(super) fn kept(&mut self) {
-        self.troubled = None;
+    /// A commit succeeded.
+    pub(super) fn record_success(&mut self) {
+        self.failing_since = None;
     }
 
-    /// The gateway keeps nothing at the moment. They stay first. `false`: it has been so for too long.
-    pub(super) fn put_back(&mut self, told: Vec<Told>, now: Instant) -> bool {
-        self.rests = Some(now + REST);
-        for told in told.into_iter().rev() {
-            if told.alone {
-                self.again.insert(0, (now, told));
+    /// The store refused everything; the batch stays first. `false`: for too long.
+    pub(super) fn retry_later(&mut self, pending: Vec<PendingEvent>, now: Instant) -> bool {
+        self.paused_until = Some(now + PAUSE);
+        for pending in pending.into_iter().rev() {
+            if pending.alone {
+                self.retries.insert(0, (now, pending));
             } else {
-                self.bytes += told.weight();
-                self.queue.push_front(told);
+                self.bytes += pending.weight();
+                self.queue.push_front(pending);
             }
         }
-        let since = *self.troubled.get_or_insert(now);
-        let lasts = now.duration_since(since) >= LONGEST_TROUBLE;
-        if lasts {
-            self.troubled = None; // the next connection has its own time
+        let since = *self.failing_since.get_or_insert(now);
+        let too_long = now.duration_since(since) >= MAX_FAILING;
+        if too_long {
+            self.failing_since = None; // the next connection starts afresh
         }
-        !lasts
+        !too_long
     }
 
-    /// They cannot be kept as they are. Together they may have failed because of one of them.
-    pub(super) fn refused(&mut self, told: Vec<Told>, now: Instant) {
-        let alone = told.len() == 1;
-        for mut told in told {
-            told.alone = true;
+    /// The batch is invalid, perhaps because of one event.
+    pub(super) fn reject(&mut self, pending: Vec<PendingEvent>, now: Instant) {
+        let alone = pending.len() == 1;
+        for mut pending in pending {
+            pending.alone = true;
             if !alone {
-                self.again.push((now, told));
+                self.retries.push((now, pending));
                 continue;
             }
-            let wait = AGAIN.get(told.refused as usize);
-            told.refused += 1;
+            let wait = RETRY_WAITS.get(pending.rejections as usize);
+            pending.rejections += 1;
             match wait {
-                Some(wait) => self.again.push((now + *wait, told)),
-                None if matches!(told.what, What::Event(_)) => {
-                    tracing::error!("a message could not be kept; it is put aside");
-                    self.again.push((now, told.put_aside()));
+                Some(wait) => self.retries.push((now + *wait, pending)),
+                None if matches!(pending.content, EventContent::Event(_)) => {
+                    tracing::error!("event rejected; storing it as unreadable");
+                    self.retries.push((now, pending.into_unreadable()));
                 }
-                None if told.buffer.is_some() => {
-                    tracing::error!("a message could not be put aside; the connector has to say it again");
+                None if pending.buffer.is_some() => {
+                    tracing::error!("unreadable event rejected; the connector will redeliver it");
                 }
-                None => tracing::error!("a message could not be kept, and nobody will say it again"),
+                None => tracing::error!("event rejected and lost: it has no buffer id"),
             }
         }
     }
 }
 
 /// One transaction of the gateway.
-pub(super) async fn commit(intake: &Intake, told: Vec<Told>) -> Outcome {
-    let (mut events, mut unreadable): (Vec<_>, Vec<Unreadable>) = (Vec::new(), Vec::new());
-    for told in &told {
-        match &told.what {
-            What::Event(event) => events.push((**event).clone()),
-            What::Unreadable(kept) => unreadable.push(kept.clone()),
-            What::Nothing => {}
+pub(super) async fn commit(sink: &InboundSink, pending: Vec<PendingEvent>) -> CommitOutcome {
+    let mut events: Vec<_> = Vec::new();
+    let mut unreadable: Vec<Unreadable> = Vec::new();
+    for pending in &pending {
+        match &pending.content {
+            EventContent::Event(event) => events.push((**event).clone()),
+            EventContent::Unreadable(event) => unreadable.push(event.clone()),
+            EventContent::Nothing => {}
         }
     }
     if events.is_empty() && unreadable.is_empty() {
-        return Outcome { told, taken: Ok(()) };
+        return CommitOutcome { events: pending, result: Ok(()) };
     }
-    let taken = intake.commit(events, unreadable, None).await;
-    Outcome { told, taken }
+    let result = sink.commit(events, unreadable, None).await;
+    CommitOutcome { events: pending, result }
 }
 
-impl From<NotTaken> for Error {
-    fn from(_closed: NotTaken) -> Self {
+impl From<CommitError> for Error {
+    fn from(_closed: CommitError) -> Self {
         Self::Deserted
     }
 }
@@ -181,54 +181,61 @@ mod tests {
 
     use super::*;
 
-    fn said(text: &str) -> Told {
+    fn event_named(text: &str) -> PendingEvent {
         let event = serde_json::json!({"text": text, "message_id": text, "source": {"chat_id": "c"}});
-        Told::event(&event, Some(text.to_owned()), 1, |_| false)
+        PendingEvent::event(&event, Some(text.to_owned()), 1, |_| false)
     }
 
-    fn numbers(told: &[Told]) -> Vec<&str> {
-        told.iter().filter_map(|told| told.buffer.as_deref()).collect()
+    fn numbers(pending: &[PendingEvent]) -> Vec<&str> {
+        pending.iter().filter_map(|pending| pending.buffer.as_deref()).collect()
     }
 
     #[test]
-    fn while_nothing_can_be_kept_all_wait_in_order_and_none_is_put_aside() {
-        let (mut waiting, mut now) = (Waiting::new(256), Instant::now());
-        ["b1", "b2"].into_iter().for_each(|name| waiting.push(said(name)));
+    fn keeps_order_while_the_store_refuses_commits() {
+        let mut queue = CommitQueue::new(256);
+        let mut now = Instant::now();
+        ["b1", "b2"].into_iter().for_each(|name| queue.push(event_named(name)));
         let mut given_up = 0;
         for _ in 0..65 {
-            let told = waiting.next(now).expect("what waits is tried");
-            assert_eq!(numbers(&told), ["b1", "b2"]);
-            assert!(told.iter().all(|told| matches!(told.what, What::Event(_))), "{told:?}");
-            given_up += usize::from(!waiting.put_back(told, now));
-            assert!(waiting.next(now).is_none() && !waiting.is_empty(), "the gateway is left alone");
-            now = waiting.due().expect("a next try");
+            let pending = queue.next(now).expect("a batch");
+            assert_eq!(numbers(&pending), ["b1", "b2"]);
+            assert!(
+                pending.iter().all(|pending| matches!(pending.content, EventContent::Event(_))),
+                "{pending:?}"
+            );
+            given_up += usize::from(!queue.retry_later(pending, now));
+            assert!(queue.next(now).is_none() && !queue.is_empty(), "commits are paused");
+            now = queue.due().expect("a retry");
         }
         assert_eq!(given_up, 2, "the connection, every half minute");
-        waiting.push(said("b3"));
-        assert_eq!(numbers(&waiting.next(now).expect("all of them")), ["b1", "b2", "b3"]);
-        assert!(waiting.is_empty() && waiting.bytes == 0);
+        queue.push(event_named("b3"));
+        assert_eq!(numbers(&queue.next(now).expect("all of them")), ["b1", "b2", "b3"]);
+        assert!(queue.is_empty() && queue.bytes == 0);
     }
 
     #[test]
-    fn what_cannot_be_kept_is_put_aside_and_the_others_go_on() {
-        let (mut waiting, mut now) = (Waiting::new(256), Instant::now());
-        ["bad", "good"].into_iter().for_each(|name| waiting.push(said(name)));
-        let (mut kept, mut aside, mut troubled) = (vec![], vec![], true);
-        while !waiting.is_empty() {
-            let Some(told) = waiting.next(now) else {
-                now = waiting.due().expect("a next try");
+    fn stores_rejected_events_as_unreadable() {
+        let mut queue = CommitQueue::new(256);
+        let mut now = Instant::now();
+        ["bad", "good"].into_iter().for_each(|name| queue.push(event_named(name)));
+        let mut kept = vec![];
+        let mut aside = vec![];
+        let mut store_fails = true;
+        while !queue.is_empty() {
+            let Some(pending) = queue.next(now) else {
+                now = queue.due().expect("a retry");
                 continue;
             };
-            let bad = told.iter().any(|it| it.buffer.as_deref() == Some("bad"));
-            let events = told.iter().all(|it| matches!(it.what, What::Event(_)));
-            // In the middle of it the gateway is in trouble for a moment, which is nobody's fault.
-            if std::mem::take(&mut troubled) && told.len() == 1 {
-                waiting.put_back(told, now);
+            let bad = pending.iter().any(|it| it.buffer.as_deref() == Some("bad"));
+            let events = pending.iter().all(|it| matches!(it.content, EventContent::Event(_)));
+            // A store failure in between is not the event's fault.
+            if std::mem::take(&mut store_fails) && pending.len() == 1 {
+                queue.retry_later(pending, now);
             } else if bad && events {
-                troubled |= told.len() > 1;
-                waiting.refused(told, now);
+                store_fails |= pending.len() > 1;
+                queue.reject(pending, now);
             } else {
-                let name = told[0].buffer.clone().unwrap_or_default();
+                let name = pending[0].buffer.clone().unwrap_or_default();
                 if events { kept.push(name) } else { aside.push(name) }
             }
         }
@@ -236,19 +243,19 @@ mod tests {
     }
 
     #[test]
-    fn what_waits_is_counted_and_weighed() {
+    fn bounds_frames_and_bytes() {
         let megabyte = "x".repeat(1 << 20);
-        let told = |buffer: Option<&str>| {
-            Told::unreadable(Malformed::NotJson, &megabyte, buffer.map(str::to_owned), 1)
+        let pending = |buffer: Option<&str>| {
+            PendingEvent::unreadable(Malformed::NotJson, &megabyte, buffer.map(str::to_owned), 1)
         };
-        let mut waiting = Waiting::new(256);
+        let mut queue = CommitQueue::new(256);
         let now = Instant::now();
-        (0..40).for_each(|_| waiting.push(told(Some("b"))));
-        assert!(waiting.overflowed && !waiting.is_full());
-        assert_eq!(waiting.queue.len(), 32, "the rest is said again");
-        (0..32).for_each(|_| waiting.push(told(None)));
-        assert!(waiting.is_full(), "nothing more is read");
-        while waiting.next(now).is_some() {}
-        assert_eq!((waiting.bytes, waiting.is_full()), (0, false));
+        (0..40).for_each(|_| queue.push(pending(Some("b"))));
+        assert!(queue.overflowed && !queue.is_full());
+        assert_eq!(queue.queue.len(), 32, "the rest is redelivered");
+        (0..32).for_each(|_| queue.push(pending(None)));
+        assert!(queue.is_full(), "nothing more is read");
+        while queue.next(now).is_some() {}
+        assert_eq!((queue.bytes, queue.is_full()), (0, false));
     }
 }

@@ -1,5 +1,5 @@
-//! The connector's HTTP side: credentials for a gateway that has none, and what it is to pass on. One request is one
-//! try; redirects are not followed, so that nobody else is shown who we are.
+//! The connector's HTTP API: provisioning, enrolment, wake address and policy. One attempt per request; redirects are
+//! not followed, so that credentials stay with the connector.
 
 use std::time::Duration;
 
@@ -14,21 +14,21 @@ use serde_json::{Value, json};
 use tracing::{info, warn};
 
 use super::Identity;
-use super::wire::Wire;
-use crate::http::{self, Failure};
+use super::wire::RelayConnection;
+use crate::http::{self, HttpError};
 
 const WITHIN: Duration = Duration::from_secs(15);
-/// Policies that are on their way at the same time: no connector need serve one gateway in many places.
+/// Concurrent policy requests.
 const AT_ONCE: usize = 3;
 
-/// Who we are at the connector.
+/// The gateway's id and secret at the connector.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Credentials {
     pub gateway_id: String,
     pub secret: Secret,
 }
 
-/// How credentials are asked for at every start.
+/// Provisioning at every start.
 #[derive(Debug, Clone)]
 pub struct Provision {
     pub gateway_id: String,
@@ -38,7 +38,7 @@ pub struct Provision {
     pub grant: Grant,
 }
 
-/// How we prove who we are to somebody whom the connector believes: OAuth's client credentials.
+/// OAuth client credentials that identify the tenant.
 #[derive(Debug, Clone)]
 pub struct Grant {
     pub token_url: String,
@@ -47,7 +47,7 @@ pub struct Grant {
     pub scope: Option<String>,
 }
 
-/// What the connector passes on of one platform.
+/// Filter for the events of one platform.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Policy {
     pub platform: Platform,
@@ -56,7 +56,7 @@ pub struct Policy {
     pub allow_other_bots: bool,
 }
 
-/// What `enroll` shows.
+/// Request of `enroll`.
 #[derive(Debug, Clone)]
 pub struct Enroll {
     pub url: String,
@@ -67,7 +67,7 @@ pub struct Enroll {
     pub grant: Option<Grant>,
 }
 
-/// What `enroll` brings.
+/// Result of `enroll`.
 #[derive(Debug, Clone)]
 pub struct Enrolled {
     pub credentials: Credentials,
@@ -86,7 +86,7 @@ pub enum Refused {
     #[error("the answer makes no sense")]
     Garbage,
     #[error(transparent)]
-    Link(#[from] Failure),
+    Link(#[from] HttpError),
     #[error("TLS set-up: {0}")]
     Client(String),
 }
@@ -95,7 +95,7 @@ fn advice(status: u16) -> &'static str {
     match status {
         401 => "; it does not accept who we say we are",
         403 => "; the enrollment token is wrong, used or too old",
-        409 => "; the name of this gateway belongs to somebody else",
+        409 => "; the name of this gateway belongs to another tenant",
         _ => "",
     }
 }
@@ -117,7 +117,7 @@ struct Granted {
     access_token: String,
 }
 
-/// Fresh for every use.
+/// A fresh token.
 pub(super) fn token(credentials: &Credentials) -> String {
     let now = petasos_runtime::clock::now().0 / 1000;
     tokens::mint(&credentials.gateway_id, credentials.secret.expose(), now + tokens::LIFETIME, sign)
@@ -127,34 +127,34 @@ fn sign(key: &[u8], message: &[u8]) -> Vec<u8> {
     hmac::sign(&hmac::Key::new(hmac::HMAC_SHA256, key), message).as_ref().to_vec()
 }
 
-/// Where the connector's HTTP side is.
+/// Base address of the HTTP API.
 pub(super) fn base(url: &str) -> Option<Url> {
     let parsed = Url::parse(&address::endpoint(url, "media")).ok()?;
     (matches!(parsed.scheme(), "http" | "https") && parsed.has_host()).then_some(parsed)
 }
 
-impl Wire {
-    /// Credentials, if there are none and somebody can vouch for us; then, at the same time, what the connector is to
-    /// know of us. Nothing of it keeps us from dialling.
+impl RelayConnection {
+    /// Obtains credentials if needed, then sends wake address and policies concurrently. Failures do not prevent
+    /// dialling.
     pub(super) async fn prepare(&self) {
         if let (None, Some(provision)) = (self.credentials(), &self.config.provision) {
             match self.provision(provision).await {
                 Ok(Some(credentials)) => self.adopt_credentials(credentials),
                 Ok(None) => {
-                    warn!("the connector keeps our secret to itself; enroll, or set GATEWAY_RELAY_SECRET")
+                    warn!("the connector issued no secret; enroll the gateway or set GATEWAY_RELAY_SECRET")
                 }
-                Err(error) => warn!(%error, "no credentials for the relay"),
+                Err(error) => warn!(%error, "cannot obtain relay credentials"),
             }
         }
         let Some(credentials) = self.credentials() else { return };
         let (called, ()) = tokio::join!(self.put_wake_url(&credentials), self.put_policies(&credentials));
         match called {
             Ok(()) => {}
-            // Of another make: it has the address that it was given when we were let in, if any.
+            // Another implementation, which only accepts the address at provisioning.
             Err(Refused::Status { status: 400 | 404 | 405 }) => {
-                info!("the connector takes no new address to wake us by");
+                info!("the connector does not accept a new wake address");
             }
-            Err(error) => warn!(%error, "the connector did not take the address to wake us by"),
+            Err(error) => warn!(%error, "cannot set the wake address"),
         }
     }
 
@@ -163,13 +163,13 @@ impl Wire {
             let taken = join_all(some.iter().map(|policy| self.put_policy(credentials, policy))).await;
             for (policy, taken) in some.iter().zip(taken) {
                 if let Err(error) = taken {
-                    warn!(platform = %policy.platform, %error, "the connector did not take the policy");
+                    warn!(platform = %policy.platform, %error, "cannot set the policy");
                 }
             }
         }
     }
 
-    /// What it was given when we were let in may be old, and whoever enrolled before there was one gave none.
+    /// The address given at provisioning may be outdated or missing.
     async fn put_wake_url(&self, credentials: &Credentials) -> Result<(), Refused> {
         let Some(wake_url) = &self.config.wake_url else { return Ok(()) };
         self.put(credentials, "wake", &json!({ "wakeUrl": wake_url })).await
@@ -177,18 +177,19 @@ impl Wire {
 
     async fn put(&self, credentials: &Credentials, what: &str, body: &Value) -> Result<(), Refused> {
         let request = self.client.post(address::endpoint(&self.config.url, what)).json(body);
-        let answer = http::once(authorized(request, &token(credentials)), WITHIN).await?;
+        let answer = http::send(authorized(request, &token(credentials)), WITHIN).await?;
         if answer.status == 200 { Ok(()) } else { Err(Refused::Status { status: answer.status }) }
     }
 
-    /// One request for each identity; what the first one brings counts. A platform that fails does not keep the others.
+    /// One request per identity; the first credentials win. A failed platform does not stop the others.
     async fn provision(&self, provision: &Provision) -> Result<Option<Credentials>, Refused> {
         let bearer = granted(&self.client, &provision.grant).await?;
         let url = address::endpoint(&self.config.url, "provision");
         let generic = [Identity { platform: Platform::relay(), bot_id: String::new() }];
         let identities =
             if self.config.identities.is_empty() { &generic[..] } else { &self.config.identities };
-        let (mut found, mut failed) = (None, None);
+        let mut found = None;
+        let mut failed = None;
         for identity in identities {
             let request = self.client.post(&url).json(&provision_body(provision, identity));
             match issued(authorized(request, bearer.expose())).await {
@@ -200,7 +201,7 @@ impl Wire {
                 Ok(Issued { secret_issued: Some(false), .. }) => {}
                 Ok(Issued { .. }) => failed = Some(Refused::Garbage),
                 Err(error) => {
-                    warn!(platform = %identity.platform, %error, "not provisioned");
+                    warn!(platform = %identity.platform, %error, "provisioning failed");
                     failed = Some(error);
                 }
             }
@@ -211,7 +212,7 @@ impl Wire {
         }
     }
 
-    /// Always, also at its defaults: what was set before is replaced.
+    /// Sent even with defaults, because it replaces the earlier policy.
     async fn put_policy(&self, credentials: &Credentials, policy: &Policy) -> Result<(), Refused> {
         let body = json!({
             "platform": policy.platform.as_str(),
@@ -242,7 +243,7 @@ fn put(body: &mut Value, name: &str, value: Option<&String>) {
     }
 }
 
-/// A gateway of its owner's own gets its credentials, once for a token.
+/// Redeems a one-time enrolment token for credentials.
 pub async fn enroll(enroll: &Enroll) -> Result<Enrolled, Refused> {
     let base = base(&enroll.url).ok_or_else(|| Refused::Address(enroll.url.clone()))?;
     let client = client(&base)?;
@@ -264,7 +265,7 @@ pub async fn enroll(enroll: &Enroll) -> Result<Enrolled, Refused> {
 }
 
 async fn issued(request: RequestBuilder) -> Result<Issued, Refused> {
-    let answer = http::once(request, WITHIN).await?;
+    let answer = http::send(request, WITHIN).await?;
     if answer.status != 200 {
         return Err(Refused::Status { status: answer.status });
     }
@@ -279,11 +280,11 @@ async fn granted(client: &Client, grant: &Grant) -> Result<Secret, Refused> {
     ];
     form.extend(grant.scope.as_deref().map(|scope| ("scope", scope)));
     let url = Url::parse(&grant.token_url).map_err(|_| Refused::Address(grant.token_url.clone()))?;
-    // Another address than the connector's, so with certificates of its own.
+    // The token endpoint is on another host, with certificates of its own.
     let client = if url.scheme() == "https" { self::client(&url)? } else { client.clone() };
     let body = encoded(&form);
     let request = client.post(url).header("Content-Type", "application/x-www-form-urlencoded").body(body);
-    let answer = http::once(request, WITHIN).await?;
+    let answer = http::send(request, WITHIN).await?;
     if answer.status != 200 {
         return Err(Refused::Identity(answer.status));
     }
@@ -312,12 +313,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_form_is_written_as_forms_are() {
+    fn encodes_form_bodies() {
         assert_eq!(encoded(&[("a", "b c&d"), ("e", "ü")]), "a=b+c%26d&e=%C3%BC");
     }
 
     #[test]
-    fn what_is_not_known_is_left_out() {
+    fn ignores_unknown_fields() {
         let grant = Grant {
             token_url: String::new(),
             client_id: String::new(),

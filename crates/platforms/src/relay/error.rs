@@ -1,4 +1,4 @@
-//! What can go wrong between us and a connector, and what the platform behind it says.
+//! Errors of the relay connection and of the platforms behind it.
 
 use std::time::Duration;
 
@@ -6,8 +6,8 @@ use petasos_core::{Fault, Reached};
 use petasos_relay::{Answer, REFUSED};
 
 use crate::Kind;
-use crate::http::Failure;
-use crate::websocket::NotOpened;
+use crate::http::HttpError;
+use crate::websocket::DialError;
 
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum Error {
@@ -17,11 +17,11 @@ pub enum Error {
     Unanswered(Duration),
     #[error("the connection was lost before an answer came")]
     Lost,
-    /// Its words may quote ours, so they are not kept.
+    /// Without the peer's text, which may quote a message.
     #[error("the connector answered: {}", kind.as_str())]
     Refused { kind: Kind, ambiguous: bool, after: Option<Duration>, for_good: bool },
-    /// The chat is not ours to write to, whichever way.
-    #[error("the connector does not let us write there")]
+    /// No operation may write to this chat.
+    #[error("the connector does not allow messages to this chat")]
     Declined,
     #[error("the message is too long for the relay")]
     TooLong,
@@ -34,39 +34,39 @@ pub enum Error {
     #[error("the connector sent a line that is too long")]
     TooBig,
     #[error(
-        "the connector does not know us any more; check GATEWAY_RELAY_ID and GATEWAY_RELAY_SECRET, or enroll again"
+        "the connector no longer accepts this gateway; check GATEWAY_RELAY_ID and GATEWAY_RELAY_SECRET, or enroll again"
     )]
     Revoked,
     #[error("the gateway no longer listens")]
     Deserted,
-    #[error("the gateway can keep nothing")]
-    NotTaken,
+    #[error("the gateway cannot store messages")]
+    NotCommitted,
     #[error("another link has taken over")]
     Superseded,
     #[error(transparent)]
-    Link(#[from] Failure),
+    Link(#[from] HttpError),
 }
 
-impl From<NotOpened> for Error {
-    fn from(not_opened: NotOpened) -> Self {
-        match not_opened {
-            NotOpened::Failed(failure) => Self::Link(failure),
-            NotOpened::Answered { status } => Self::NoSocket(status),
+impl From<DialError> for Error {
+    fn from(error: DialError) -> Self {
+        match error {
+            DialError::Failed(failure) => Self::Link(failure),
+            DialError::Answered { status } => Self::NoSocket(status),
         }
     }
 }
 
 impl Error {
-    /// Of an answer that is no success.
+    /// From an unsuccessful answer.
     pub(super) fn of(answer: &Answer) -> Self {
         if answer.is_declined() {
             return Self::Declined;
         }
         let words = answer.error.as_deref().unwrap_or_default();
         let code = answer.code.as_deref().unwrap_or_default();
-        // Our own connector says what kind it is; others are read by their words.
+        // Our connector sends a kind; the text of others is parsed.
         Self::Refused {
-            kind: Kind::named(code).unwrap_or_else(|| Kind::of_text(words)),
+            kind: Kind::from_name(code).unwrap_or_else(|| Kind::of_text(words)),
             ambiguous: answer.ambiguous,
             after: answer.retry_after.map(Duration::from_secs),
             for_good: code == REFUSED
@@ -75,7 +75,7 @@ impl Error {
         }
     }
 
-    /// The answer to a follow-up: this way is closed, and says nothing of the chat.
+    /// An expired permission says nothing about the chat.
     pub(super) fn is_only_about_the_way(&self) -> bool {
         match self {
             Self::Refused { ambiguous, after, kind, .. } => {
@@ -109,7 +109,7 @@ impl Error {
             | Self::NoSocket(_)
             | Self::TooBig
             | Self::Deserted
-            | Self::NotTaken
+            | Self::NotCommitted
             | Self::Superseded => Fault::Later { after: None },
         }
     }
@@ -117,7 +117,7 @@ impl Error {
     pub fn reached(&self) -> Reached {
         match self {
             Self::Unanswered(_) | Self::Lost => Reached::Maybe,
-            Self::Refused { ambiguous: true, .. } => Reached::Untold,
+            Self::Refused { ambiguous: true, .. } => Reached::Unknowable,
             Self::Link(failure) => failure.reached(),
             Self::NotConnected
             | Self::Refused { .. }
@@ -129,7 +129,7 @@ impl Error {
             | Self::TooBig
             | Self::Revoked
             | Self::Deserted
-            | Self::NotTaken
+            | Self::NotCommitted
             | Self::Superseded => Reached::No,
         }
     }
@@ -140,14 +140,14 @@ impl Error {
             Self::Refused { ambiguous: true, .. } | Self::Unanswered(_) | Self::Lost => Kind::Unknown,
             Self::Refused { kind, .. } => *kind,
             Self::TooLong => Kind::TooLong,
-            Self::NotConnected | Self::Link(Failure::Unreached(_)) => Kind::Transient,
+            Self::NotConnected | Self::Link(HttpError::ConnectFailed(_)) => Kind::Transient,
             Self::Closed { .. }
             | Self::Silent
             | Self::NoSocket(_)
             | Self::TooBig
             | Self::Revoked
             | Self::Deserted
-            | Self::NotTaken
+            | Self::NotCommitted
             | Self::Superseded
             | Self::Link(_) => Kind::Unknown,
         }
@@ -167,7 +167,7 @@ impl Error {
             Self::TooBig => "relay_line_too_long",
             Self::Revoked => "relay_disabled",
             Self::Deserted => "relay_deserted",
-            Self::NotTaken => "relay_not_taken",
+            Self::NotCommitted => "relay_not_taken",
             Self::Superseded => "relay_superseded",
             Self::Link(_) => "relay_network_error",
         }
@@ -179,14 +179,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_answer_says_what_to_do() {
+    fn maps_answers_to_errors() {
         let of = |answer: Answer| {
             let error = Error::of(&answer);
             (error.fault(), error.reached(), error.kind())
         };
         let later = |after: Option<u64>| Fault::Later { after: after.map(Duration::from_secs) };
         assert_eq!(of(Answer::declined()), (Fault::Refused, Reached::No, Kind::Declined));
-        assert_eq!(of(Answer::doubtful("timed out")), (later(None), Reached::Untold, Kind::Unknown));
+        assert_eq!(of(Answer::doubtful("timed out")), (later(None), Reached::Unknowable, Kind::Unknown));
         assert_eq!(of(Answer::failed("chat not found")), (Fault::Refused, Reached::No, Kind::ChatNotFound));
         assert_eq!(of(Answer::failed("unsupported op: fly")).0, Fault::Refused);
         assert_eq!(of(Answer::failed("")), (later(None), Reached::No, Kind::Unknown));

@@ -1,7 +1,7 @@
-//! Keeps the connection: dials, reads, has it committed, acknowledges, passes questions and their answers on.
+//! The link task: dials, reads, commits, acknowledges, and forwards requests and answers.
 //!
-//! Owns the channel's machine, the socket and everything that waits for something. Reading never waits for a commit,
-//! and never for an answer. Dropping it closes the connection; what was not acknowledged comes again.
+//! Owns the channel machine, the socket and all waiting events and requests. Reading waits neither for commits nor for
+//! answers. Dropping it closes the connection; unacknowledged events are redelivered.
 
 use std::collections::HashMap;
 use std::future;
@@ -12,7 +12,7 @@ use petasos_core::{Millis, Platform};
 use petasos_relay::channel::{Channel, Closed, Effect, Event, State};
 use petasos_relay::frame::hellos;
 use petasos_relay::{Answer, Descriptor, FromConnector, FromGateway, Lines};
-use petasos_runtime::fault_injection::{Planted, planted};
+use petasos_runtime::fault_injection::{PlantedBug, planted};
 use petasos_runtime::random;
 use serde_json::{Map, Value};
 use tokio::sync::{mpsc, oneshot, watch};
@@ -20,59 +20,59 @@ use tokio::time::{Instant, MissedTickBehavior, interval_at, sleep_until};
 use tracing::{info, warn};
 
 use super::Error;
-use super::commit::{self, Outcome, Waiting};
+use super::commit::{self, CommitOutcome, CommitQueue};
 use super::control;
-use super::parse::Told;
-use super::socket::{Heard, Socket};
-use super::wire::{Ask, Question, Standing, Wire};
-use crate::intake::{Health, Intake, NotTaken};
+use super::parse::PendingEvent;
+use super::socket::{Socket, SocketInput};
+use super::wire::{ConnectionState, LinkCommand, RelayConnection, RelayRequest};
+use crate::inbound::{CommitError, InboundSink, LinkHealth};
 
-type Task<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
+type BoxTask<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
 
-/// Questions that may wait for their answer.
-const MOST_PENDING: usize = 1024;
-/// Longest wait of a grant for what came before it.
-const SETTLE: Duration = Duration::from_secs(5);
+/// PendingRequest requests.
+const MAX_PENDING: usize = 1024;
+/// Longest wait between a grant and the commit of earlier events.
+const GRANT_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// A question that was sent and is not answered yet.
-struct Pending {
+/// A request that was sent and not answered.
+struct PendingRequest {
     chat: (Platform, String),
     answer: oneshot::Sender<Result<Answer, Error>>,
 }
 
-pub(super) struct Link<'a> {
-    wire: &'a Wire,
-    intake: &'a Intake,
-    health: &'a mut (dyn FnMut(Health) + Send),
+pub(super) struct LinkTask<'a> {
+    wire: &'a RelayConnection,
+    sink: &'a InboundSink,
+    health: &'a mut (dyn FnMut(LinkHealth) + Send),
     started: Instant,
     channel: Channel,
-    seat: u64,
-    seats: watch::Receiver<u64>,
-    asked: mpsc::Receiver<Ask>,
-    dialling: Option<Task<'a, (u64, Result<Socket, Error>)>>,
-    preparing: Option<Task<'a, ()>>,
+    link_id: u64,
+    current_link: watch::Receiver<u64>,
+    commands: mpsc::Receiver<LinkCommand>,
+    dial_task: Option<BoxTask<'a, (u64, Result<Socket, Error>)>>,
+    prepare_task: Option<BoxTask<'a, ()>>,
     socket: Option<Socket>,
     lines: Lines,
-    /// Descriptors of this connection.
-    described: usize,
-    waiting: Waiting,
-    committing: Option<Task<'a, Outcome>>,
-    pending: HashMap<String, Pending>,
-    /// Those who asked to idle.
-    idlers: Vec<oneshot::Sender<bool>>,
-    /// Granted: they hear of it when what came before is on disk; if it is not by then, they hear no.
-    granted: Option<Instant>,
-    /// Why there is no connection.
-    trouble: Error,
+    /// Descriptors received on this connection.
+    descriptors: usize,
+    uncommitted: CommitQueue,
+    commit_task: Option<BoxTask<'a, CommitOutcome>>,
+    pending: HashMap<String, PendingRequest>,
+    /// Callers that requested idling.
+    idle_callers: Vec<oneshot::Sender<bool>>,
+    /// Deadline of a grant: reported when earlier events are on disk, refused at the deadline.
+    grant_deadline: Option<Instant>,
+    /// Why the connection is down.
+    last_error: Error,
 }
 
-impl Drop for Link<'_> {
+impl Drop for LinkTask<'_> {
     fn drop(&mut self) {
-        if self.seat == *self.seats.borrow() {
+        if self.link_id == *self.current_link.borrow() {
             self.wire.shut();
-            self.wire.standing.send_if_modified(|now| {
-                *now == Standing::Up && {
-                    *now = Standing::Down;
+            self.wire.connection.send_if_modified(|now| {
+                *now == ConnectionState::Up && {
+                    *now = ConnectionState::Down;
                     true
                 }
             });
@@ -80,62 +80,62 @@ impl Drop for Link<'_> {
     }
 }
 
-impl<'a> Link<'a> {
+impl<'a> LinkTask<'a> {
     pub(super) fn new(
-        wire: &'a Wire,
-        intake: &'a Intake,
-        health: &'a mut (dyn FnMut(Health) + Send),
+        wire: &'a RelayConnection,
+        sink: &'a InboundSink,
+        health: &'a mut (dyn FnMut(LinkHealth) + Send),
     ) -> Self {
-        wire.seat.send_modify(|seat| *seat += 1);
-        let seats = wire.seat.subscribe();
-        let seat = *seats.borrow();
-        // Whoever followed the last link gives this one a chance.
-        wire.standing.send_replace(Standing::Down);
+        wire.link_id.send_modify(|id| *id += 1);
+        let current_link = wire.link_id.subscribe();
+        let link_id = *current_link.borrow();
+        // Followers of the last link wait for this one.
+        wire.connection.send_replace(ConnectionState::Down);
         Self {
-            asked: wire.open(),
+            commands: wire.open(),
             channel: Channel::new(wire.wanted(), &wire.config.terms),
             started: Instant::now(),
-            dialling: None,
-            preparing: Some(Box::pin(wire.prepare())),
+            dial_task: None,
+            prepare_task: Some(Box::pin(wire.prepare())),
             socket: None,
             lines: Lines::default(),
-            described: 0,
-            waiting: Waiting::new(wire.config.most_waiting),
-            committing: None,
+            descriptors: 0,
+            uncommitted: CommitQueue::new(wire.config.most_waiting),
+            commit_task: None,
             pending: HashMap::new(),
-            idlers: Vec::new(),
-            granted: None,
-            trouble: Error::NotConnected,
+            idle_callers: Vec::new(),
+            grant_deadline: None,
+            last_error: Error::NotConnected,
             wire,
-            intake,
+            sink,
             health,
-            seat,
-            seats,
+            link_id,
+            current_link,
         }
     }
 
     pub(super) async fn run(mut self) -> Error {
-        let every = self.wire.config.ping_every;
-        let mut beat = interval_at(Instant::now() + every, every);
-        beat.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        let interval = self.wire.config.ping_every;
+        let mut heartbeat = interval_at(Instant::now() + interval, interval);
+        heartbeat.set_missed_tick_behavior(MissedTickBehavior::Delay);
         loop {
             self.commit_waiting();
-            if let Err(error) = self.settle() {
+            if let Err(error) = self.check_grant() {
                 return error;
             }
             let due = self.due();
-            let full = self.waiting.is_full();
-            let done = petasos_runtime::select! {
-                () = done(&mut self.preparing) => self.feed(Event::Connect),
-                heard = hear(&mut self.socket), if !full => self.heard(heard),
-                dialled = done(&mut self.dialling) => self.dialled(dialled),
-                outcome = done(&mut self.committing) => self.committed(outcome),
-                Some(ask) = self.asked.recv() => self.asked(ask),
+            let full = self.uncommitted.is_full();
+            let result = petasos_runtime::select! {
+                () = finished(&mut self.prepare_task) => self.feed(Event::Connect),
+                input = receive(&mut self.socket), if !full => self.received(input),
+                dialled = finished(&mut self.dial_task) => self.dialled(dialled),
+                outcome = finished(&mut self.commit_task) => self.committed(outcome),
+                Some(command) = self.commands.recv() => self.handle(command),
                 () = sleep_until(due.unwrap_or_else(Instant::now)), if due.is_some() => self.feed(Event::Tick),
-                _ = beat.tick() => self.beat(),
-                _ = self.seats.changed() => Err(Error::Superseded),
+                _ = heartbeat.tick() => self.heartbeat(),
+                _ = self.current_link.changed() => Err(Error::Superseded),
             };
-            if let Err(error) = done {
+            if let Err(error) = result {
                 return error;
             }
         }
@@ -148,46 +148,47 @@ impl<'a> Link<'a> {
     fn due(&self) -> Option<Instant> {
         let tick = self.channel.due(&self.wire.config.terms);
         let tick = tick.map(|at| self.started + Duration::from_millis(at.0));
-        let again = if self.committing.is_none() { self.waiting.due() } else { None };
-        [tick, again, self.granted].into_iter().flatten().min()
+        let retry = if self.commit_task.is_none() { self.uncommitted.due() } else { None };
+        [tick, retry, self.grant_deadline].into_iter().flatten().min()
     }
 
     fn feed(&mut self, event: Event) -> Result<(), Error> {
-        let (now, terms) = (self.now(), &self.wire.config.terms);
+        let now = self.now();
+        let terms = &self.wire.config.terms;
         let (channel, effects) = self.channel.clone().step(now, roll(), event, terms);
         self.channel = channel;
-        effects.into_iter().try_for_each(|effect| self.act(effect))
+        effects.into_iter().try_for_each(|effect| self.apply(effect))
     }
 
-    fn act(&mut self, effect: Effect) -> Result<(), Error> {
+    fn apply(&mut self, effect: Effect) -> Result<(), Error> {
         match effect {
             Effect::Dial { generation } => self.dial(generation),
             Effect::Hello => {
                 let identities = &self.wire.config.identities;
                 let named = identities.iter().map(|it| (it.platform.to_string(), it.bot_id.clone()));
-                hellos(&named.collect::<Vec<_>>()).iter().for_each(|hello| self.say(hello));
+                hellos(&named.collect::<Vec<_>>()).iter().for_each(|hello| self.write(hello));
             }
             Effect::Up => {
                 info!(connector = self.wire.config.url, "relay connected");
-                self.wire.standing.send_replace(Standing::Up);
-                (self.health)(Health::Polling);
+                self.wire.connection.send_replace(ConnectionState::Up);
+                (self.health)(LinkHealth::Connected);
             }
-            Effect::GoingIdle => self.say(&FromGateway::GoingIdle),
-            Effect::Answer { granted: true } => self.granted = Some(Instant::now() + SETTLE),
-            Effect::Answer { granted: false } => self.answer_idlers(false),
+            Effect::GoingIdle => self.write(&FromGateway::GoingIdle),
+            Effect::Answer { granted: true } => self.grant_deadline = Some(Instant::now() + GRANT_TIMEOUT),
+            Effect::Answer { granted: false } => self.answer_idle_callers(false),
             Effect::Abandon => {
                 self.pending.drain().for_each(|(_, asked)| drop(asked.answer.send(Err(Error::Lost))));
             }
             Effect::Close => self.close(),
-            Effect::GiveUp => return Err(self.trouble.clone()),
+            Effect::GiveUp => return Err(self.last_error.clone()),
             Effect::Revoked => {
-                self.wire.standing.send_replace(Standing::Revoked);
+                self.wire.connection.send_replace(ConnectionState::Revoked);
                 return Err(Error::Revoked);
             }
         }
         if let State::Waiting { .. } = self.channel.state {
-            self.wire.standing.send_replace(Standing::Down);
-            (self.health)(Health::Degraded { reason: self.trouble.code() });
+            self.wire.connection.send_replace(ConnectionState::Down);
+            (self.health)(LinkHealth::Degraded { reason: self.last_error.code() });
         }
         Ok(())
     }
@@ -195,7 +196,7 @@ impl<'a> Link<'a> {
     fn dial(&mut self, generation: u64) {
         self.close();
         let wire = self.wire;
-        self.dialling = Some(Box::pin(async move {
+        self.dial_task = Some(Box::pin(async move {
             let bearer = wire.credentials().map(|it| control::token(&it));
             let within = wire.config.open_timeout;
             let dialled = tokio::time::timeout(within, Socket::dial(generation, &wire.config, bearer)).await;
@@ -206,11 +207,11 @@ impl<'a> Link<'a> {
     fn close(&mut self) {
         self.socket = None;
         self.lines = Lines::default();
-        self.described = 0;
-        self.waiting.overflowed = false;
-        if self.granted.take().is_some() {
-            // The next connection takes the grant back.
-            self.answer_idlers(false);
+        self.descriptors = 0;
+        self.uncommitted.overflowed = false;
+        if self.grant_deadline.take().is_some() {
+            // The next connection revokes the grant.
+            self.answer_idle_callers(false);
         }
     }
 
@@ -221,30 +222,30 @@ impl<'a> Link<'a> {
                 self.feed(Event::Dialled { generation })
             }
             Err(error) => {
-                warn!(%error, "the connector cannot be reached");
-                self.trouble = error;
+                warn!(%error, "cannot reach the connector");
+                self.last_error = error;
                 self.feed(Event::DialFailed { generation })
             }
         }
     }
 
-    fn heard(&mut self, (generation, heard): (u64, Heard)) -> Result<(), Error> {
-        match heard {
-            Heard::Beat => {
-                (self.health)(Health::Polling);
+    fn received(&mut self, (generation, input): (u64, SocketInput)) -> Result<(), Error> {
+        match input {
+            SocketInput::Heartbeat => {
+                (self.health)(LinkHealth::Connected);
                 Ok(())
             }
-            Heard::Data(bytes) => match self.lines.push(&bytes) {
+            SocketInput::Data(bytes) => match self.lines.push(&bytes) {
                 Ok(lines) => lines.into_iter().try_for_each(|line| self.line(generation, &line)),
                 Err(_too_big) => self.lost(generation, None, Error::TooBig),
             },
-            Heard::Ended { close, error } => self.lost(generation, close, error),
+            SocketInput::Closed { close, error } => self.lost(generation, close, error),
         }
     }
 
     fn lost(&mut self, generation: u64, close: Option<Closed>, error: Error) -> Result<(), Error> {
         warn!(%error, "relay connection lost");
-        self.trouble = error;
+        self.last_error = error;
         self.close();
         self.feed(Event::Lost { generation, close })
     }
@@ -256,10 +257,10 @@ impl<'a> Link<'a> {
         match FromConnector::read(line) {
             Ok(Some(frame)) => self.frame(generation, frame),
             Ok(None) => Ok(()),
-            Err(why) => {
-                warn!(%why, "a line of the connector is skipped");
-                let told = Told::unreadable(why, &String::from_utf8_lossy(line), None, generation);
-                self.waiting.push(told);
+            Err(error) => {
+                warn!(%error, "malformed line of the connector skipped");
+                let event = PendingEvent::unreadable(error, &String::from_utf8_lossy(line), None, generation);
+                self.uncommitted.push(event);
                 Ok(())
             }
         }
@@ -273,17 +274,17 @@ impl<'a> Link<'a> {
                 Ok(())
             }
             FromConnector::Forward { forward, buffer } => {
-                self.waiting.push(Told::forward(&forward, buffer, generation));
+                self.uncommitted.push(PendingEvent::forward(&forward, buffer, generation));
                 Ok(())
             }
             FromConnector::Interrupt { session_key, .. } => {
-                self.intake.interrupt(session_key);
+                self.sink.interrupt(session_key);
                 Ok(())
             }
             FromConnector::Answer { request, answer } => {
                 if let Some(asked) = self.pending.remove(&request) {
-                    self.wire.note(&asked.chat, &answer);
-                    // Whoever gave up waiting has said that its fate is unknown.
+                    self.wire.record_answer(&asked.chat, &answer);
+                    // The caller may have timed out with an unknown outcome.
                     let _gone = asked.answer.send(Ok(answer));
                 }
                 Ok(())
@@ -294,141 +295,141 @@ impl<'a> Link<'a> {
 
     fn descriptor(&mut self, generation: u64, descriptor: &Map<String, Value>) -> Result<(), Error> {
         let identities = &self.wire.config.identities;
-        let hello = identities.get(self.described).map_or("relay", |identity| identity.platform.as_str());
+        let hello = identities.get(self.descriptors).map_or("relay", |identity| identity.platform.as_str());
         let descriptor = Descriptor::read(descriptor, hello, |name| {
-            warn!(platform = hello, name, "the descriptor does not say this");
+            warn!(platform = hello, field = name, "descriptor field missing; using the default");
         });
-        self.wire.adopt(descriptor, self.described == 0);
-        self.described += 1;
+        self.wire.adopt(descriptor, self.descriptors == 0);
+        self.descriptors += 1;
         self.feed(Event::Descriptor { generation })
     }
 
     fn inbound(&mut self, generation: u64, event: &Value, buffer: Option<String>) {
         let wire = self.wire;
-        let told = Told::event(event, buffer, generation, |event| {
+        let event = PendingEvent::event(event, buffer, generation, |event| {
             wire.learn(&event.source);
             wire.descriptor(event.source.platform).is_some_and(|it| it.supports_context)
         });
-        if let (true, Some(buffer)) = (planted(Planted::AcksFirst), told.buffer.clone()) {
-            self.say(&FromGateway::Ack { buffer });
+        if let (true, Some(buffer)) = (planted(PlantedBug::AcksFirst), event.buffer.clone()) {
+            self.write(&FromGateway::Ack { buffer });
         }
-        self.waiting.push(told);
+        self.uncommitted.push(event);
     }
 
     fn commit_waiting(&mut self) {
-        if self.committing.is_none()
-            && let Some(told) = self.waiting.next(Instant::now())
+        if self.commit_task.is_none()
+            && let Some(event) = self.uncommitted.next(Instant::now())
         {
-            self.committing = Some(Box::pin(commit::commit(self.intake, told)));
+            self.commit_task = Some(Box::pin(commit::commit(self.sink, event)));
         }
     }
 
-    fn committed(&mut self, outcome: Outcome) -> Result<(), Error> {
-        match outcome.taken {
+    fn committed(&mut self, outcome: CommitOutcome) -> Result<(), Error> {
+        match outcome.result {
             Ok(()) => {
-                self.waiting.kept();
-                outcome.told.into_iter().for_each(|told| self.acknowledge(told));
+                self.uncommitted.record_success();
+                outcome.events.into_iter().for_each(|event| self.acknowledge(event));
             }
-            Err(NotTaken::Closed) => return Err(Error::Deserted),
-            Err(NotTaken::Refused) => {
-                (self.health)(Health::Degraded { reason: "relay_not_taken" });
-                let patient = self.waiting.put_back(outcome.told, Instant::now());
-                if !patient && !planted(Planted::StaysConnected) {
-                    return self.lost(self.channel.generation, None, Error::NotTaken);
+            Err(CommitError::Closed) => return Err(Error::Deserted),
+            Err(CommitError::Refused) => {
+                (self.health)(LinkHealth::Degraded { reason: "relay_not_taken" });
+                let within_limit = self.uncommitted.retry_later(outcome.events, Instant::now());
+                if !within_limit && !planted(PlantedBug::StaysConnected) {
+                    return self.lost(self.channel.generation, None, Error::NotCommitted);
                 }
             }
-            Err(NotTaken::Unfit) => {
-                (self.health)(Health::Degraded { reason: "relay_not_taken" });
-                self.waiting.refused(outcome.told, Instant::now());
+            Err(CommitError::Invalid) => {
+                (self.health)(LinkHealth::Degraded { reason: "relay_not_taken" });
+                self.uncommitted.reject(outcome.events, Instant::now());
             }
         }
-        if self.waiting.overflowed && self.waiting.is_empty() {
-            warn!("more came than could be kept at once; the rest is asked for again");
+        if self.uncommitted.overflowed && self.uncommitted.is_empty() {
+            warn!("event queue overflowed; reconnecting to receive the rest again");
             return self.feed(Event::Overflowed { generation: self.channel.generation });
         }
         Ok(())
     }
 
-    fn acknowledge(&mut self, told: Told) {
-        if let Some(buffer) = told.buffer.filter(|_| told.generation == self.channel.generation) {
-            self.say(&FromGateway::Ack { buffer });
+    fn acknowledge(&mut self, event: PendingEvent) {
+        if let Some(buffer) = event.buffer.filter(|_| event.generation == self.channel.generation) {
+            self.write(&FromGateway::Ack { buffer });
         }
     }
 
-    fn asked(&mut self, ask: Ask) -> Result<(), Error> {
-        match ask {
-            Ask::Send(question) => {
-                self.pass_on(question);
+    fn handle(&mut self, command: LinkCommand) -> Result<(), Error> {
+        match command {
+            LinkCommand::Send(request) => {
+                self.send(request);
                 Ok(())
             }
-            Ask::GoIdle { within, answer } => {
-                self.idlers.push(answer);
+            LinkCommand::GoIdle { within, answer } => {
+                self.idle_callers.push(answer);
                 self.feed(Event::GoIdle { wait: within })
             }
-            Ask::Sleep { hold, answer } => {
+            LinkCommand::Sleep { hold, answer } => {
                 self.feed(Event::Sleep { hold })?;
                 let asleep = matches!(self.channel.state, State::Waiting { dormant: true, .. });
                 let _gone = answer.send(asleep);
                 Ok(())
             }
-            Ask::Wake => self.feed(Event::Wake),
-            Ask::Tell(frame) => {
+            LinkCommand::Wake => self.feed(Event::Wake),
+            LinkCommand::Notify(frame) => {
                 if matches!(self.channel.state, State::Serving { .. }) {
-                    self.say(&frame);
+                    self.write(&frame);
                 }
                 Ok(())
             }
         }
     }
 
-    fn pass_on(&mut self, Question { request, line, chat, answer }: Question) {
+    fn send(&mut self, RelayRequest { request, line, chat, answer }: RelayRequest) {
         let serving = matches!(self.channel.state, State::Serving { .. });
-        let socket = self.socket.as_ref().filter(|_| serving && self.pending.len() < MOST_PENDING);
-        if socket.is_some_and(|socket| socket.say(line)) {
-            self.pending.insert(request, Pending { chat, answer });
+        let socket = self.socket.as_ref().filter(|_| serving && self.pending.len() < MAX_PENDING);
+        if socket.is_some_and(|socket| socket.write(line)) {
+            self.pending.insert(request, PendingRequest { chat, answer });
             return;
         }
-        // Nothing left us. Those who wait no longer make room.
+        // The request was not sent. Callers that timed out are removed.
         self.pending.retain(|_, asked| !asked.answer.is_closed());
         let _gone = answer.send(Err(Error::NotConnected));
     }
 
-    /// A line that is not taken means a connection that is not one: the reader will see its end.
-    fn say(&mut self, frame: &FromGateway) {
+    /// A failed write means a dead connection, which the reader detects.
+    fn write(&mut self, frame: &FromGateway) {
         let Ok(line) = frame.line() else { return };
         if let Some(socket) = &self.socket
-            && !socket.say(line)
+            && !socket.write(line)
         {
-            warn!("the connector does not read what we say");
+            warn!("connector too slow; frame dropped");
         }
     }
 
-    /// A grant is passed on when everything that came before it is on disk. If that takes too long, it is not used.
-    fn settle(&mut self) -> Result<(), Error> {
-        let Some(until) = self.granted else { return Ok(()) };
-        if self.waiting.is_empty() && self.committing.is_none() {
-            self.granted = None;
-            self.answer_idlers(true);
+    /// Reports a grant once earlier events are on disk; refuses it at the deadline.
+    fn check_grant(&mut self) -> Result<(), Error> {
+        let Some(until) = self.grant_deadline else { return Ok(()) };
+        if self.uncommitted.is_empty() && self.commit_task.is_none() {
+            self.grant_deadline = None;
+            self.answer_idle_callers(true);
         } else if Instant::now() >= until {
-            warn!("what came before the grant is not on disk yet; we stay");
-            self.granted = None;
-            self.answer_idlers(false);
+            warn!("events before the idle grant are not on disk in time; staying connected");
+            self.grant_deadline = None;
+            self.answer_idle_callers(false);
             return self.feed(Event::Wake);
         }
         Ok(())
     }
 
-    fn answer_idlers(&mut self, granted: bool) {
-        for idler in self.idlers.drain(..) {
-            let _gone = idler.send(granted);
+    fn answer_idle_callers(&mut self, granted: bool) {
+        for caller in self.idle_callers.drain(..) {
+            let _gone = caller.send(granted);
         }
     }
 
-    fn beat(&mut self) -> Result<(), Error> {
+    fn heartbeat(&mut self) -> Result<(), Error> {
         self.pending.retain(|_, asked| !asked.answer.is_closed());
         let Some(socket) = &self.socket else { return Ok(()) };
         let generation = socket.generation;
-        if socket.heard.elapsed() >= self.wire.config.silence || !socket.ping() {
+        if socket.last_frame_at.elapsed() >= self.wire.config.silence || !socket.ping() {
             return self.lost(generation, None, Error::Silent);
         }
         Ok(())
@@ -439,15 +440,15 @@ fn roll() -> u64 {
     u64::from_le_bytes(random::bytes())
 }
 
-async fn hear(socket: &mut Option<Socket>) -> (u64, Heard) {
+async fn receive(socket: &mut Option<Socket>) -> (u64, SocketInput) {
     match socket {
-        Some(socket) => (socket.generation, socket.hear().await),
+        Some(socket) => (socket.generation, socket.receive().await),
         None => future::pending().await,
     }
 }
 
-/// The outcome of what is under way; never, if nothing is.
-async fn done<T>(task: &mut Option<Task<'_, T>>) -> T {
+/// PendingRequest while there is no task.
+async fn finished<T>(task: &mut Option<BoxTask<'_, T>>) -> T {
     let Some(running) = task else { return future::pending().await };
     let outcome = running.await;
     *task = None;

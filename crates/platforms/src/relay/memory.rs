@@ -1,35 +1,35 @@
-//! What a connector has to be told with a message, so that it knows whose chat it goes to: learned from what came
-//! from there, bounded, and given back from the stored conversations after a restart.
+//! Metadata of chats that the connector needs with each message, learned from inbound events, bounded, and restored
+//! from stored sessions after a restart.
 
 use std::collections::{BTreeMap, HashMap};
 
 use petasos_core::{Platform, Source};
 use serde_json::{Map, Value};
 
-/// Chats that are remembered; those that were quiet for longest go first.
-const MOST: usize = 10_000;
+/// Limit; the least recently used chats are evicted.
+const MAX_CHATS: usize = 10_000;
 
 #[derive(Debug, Default)]
-pub(super) struct Memory {
-    chats: HashMap<(Platform, String), Known>,
-    /// By the number of their last use.
+pub(super) struct ChatMemory {
+    chats: HashMap<(Platform, String), ChatMetadata>,
+    /// By last use.
     order: BTreeMap<u64, (Platform, String)>,
     next: u64,
 }
 
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-struct Known {
+struct ChatMetadata {
     used: u64,
     scope: Option<String>,
     user: Option<String>,
-    /// The connector lets nothing of ours through to it, and nothing has come from there since.
+    /// The connector refuses messages to it, and no message has arrived since.
     declined: bool,
 }
 
-impl Memory {
+impl ChatMemory {
     pub(super) fn learn(&mut self, source: &Source) {
         let Some(chat) = source.chat_id.clone().filter(|chat| !chat.is_empty()) else { return };
-        self.change(source.platform, chat, |known| Known {
+        self.change(source.platform, chat, |known| ChatMetadata {
             used: known.used,
             scope: source.scope_id.clone().or(known.scope),
             user: source.user_id.clone().or(known.user),
@@ -37,10 +37,10 @@ impl Memory {
         });
     }
 
-    /// What became of something that was to go there.
-    pub(super) fn note(&mut self, platform: Platform, chat: &str, declined: bool) {
+    /// Records the outcome of a message.
+    pub(super) fn record(&mut self, platform: Platform, chat: &str, declined: bool) {
         if declined != self.is_declined(platform, chat) {
-            self.change(platform, chat.to_owned(), |known| Known { declined, ..known });
+            self.change(platform, chat.to_owned(), |known| ChatMetadata { declined, ..known });
         }
     }
 
@@ -48,20 +48,25 @@ impl Memory {
         self.chats.get(&(platform, chat.to_owned())).is_some_and(|known| known.declined)
     }
 
-    fn change(&mut self, platform: Platform, chat: String, change: impl FnOnce(Known) -> Known) {
-        let place = (platform, chat);
+    fn change(
+        &mut self,
+        platform: Platform,
+        chat: String,
+        change: impl FnOnce(ChatMetadata) -> ChatMetadata,
+    ) {
+        let key = (platform, chat);
         self.next += 1;
-        let known = self.chats.remove(&place).unwrap_or_default();
+        let known = self.chats.remove(&key).unwrap_or_default();
         self.order.remove(&known.used);
-        self.chats.insert(place.clone(), Known { used: self.next, ..change(known) });
-        self.order.insert(self.next, place);
-        while self.chats.len() > MOST {
+        self.chats.insert(key.clone(), ChatMetadata { used: self.next, ..change(known) });
+        self.order.insert(self.next, key);
+        while self.chats.len() > MAX_CHATS {
             let Some((_, oldest)) = self.order.pop_first() else { return };
             self.chats.remove(&oldest);
         }
     }
 
-    /// Its guild or workspace; else, alone with somebody, who that is.
+    /// Guild or workspace; in a direct message, the user.
     pub(super) fn metadata(&self, platform: Platform, chat: &str) -> Map<String, Value> {
         let known = self.chats.get(&(platform, chat.to_owned()));
         let named = known.and_then(|known| match (&known.scope, &known.user) {
@@ -89,8 +94,8 @@ mod tests {
     }
 
     #[test]
-    fn a_scope_says_enough_and_a_private_chat_is_known_by_its_user() {
-        let mut memory = Memory::default();
+    fn metadata_is_the_scope_or_the_user() {
+        let mut memory = ChatMemory::default();
         memory.learn(&source("room", Some("g1"), Some("u1")));
         memory.learn(&source("direct", None, Some("u1")));
         memory.learn(&source("room", None, None));
@@ -101,16 +106,17 @@ mod tests {
     }
 
     #[test]
-    fn a_chat_that_is_barred_is_open_again_when_something_comes_or_gets_through() {
-        let (mut memory, relay) = (Memory::default(), Platform::relay());
+    fn declined_chat_reopens_after_any_message() {
+        let mut memory = ChatMemory::default();
+        let relay = Platform::relay();
         memory.learn(&source("room", Some("g1"), None));
         for opened in [
-            |it: &mut Memory| it.learn(&source("room", None, None)),
-            |it: &mut Memory| {
-                it.note(Platform::relay(), "room", false);
+            |it: &mut ChatMemory| it.learn(&source("room", None, None)),
+            |it: &mut ChatMemory| {
+                it.record(Platform::relay(), "room", false);
             },
         ] {
-            memory.note(relay, "room", true);
+            memory.record(relay, "room", true);
             assert!(memory.is_declined(relay, "room") && !memory.is_declined(relay, "other"));
             opened(&mut memory);
             assert!(!memory.is_declined(relay, "room"));
@@ -119,12 +125,12 @@ mod tests {
     }
 
     #[test]
-    fn whoever_was_quiet_for_longest_is_forgotten_first() {
-        let mut memory = Memory::default();
-        (0..MOST).for_each(|n| memory.learn(&source(&n.to_string(), Some("g"), None)));
+    fn evicts_least_recently_used_chats() {
+        let mut memory = ChatMemory::default();
+        (0..MAX_CHATS).for_each(|n| memory.learn(&source(&n.to_string(), Some("g"), None)));
         memory.learn(&source("0", None, None));
         memory.learn(&source("new", Some("g"), None));
-        assert_eq!((memory.chats.len(), memory.order.len()), (MOST, MOST));
+        assert_eq!((memory.chats.len(), memory.order.len()), (MAX_CHATS, MAX_CHATS));
         assert!(!memory.metadata(Platform::relay(), "0").is_empty());
         assert!(memory.metadata(Platform::relay(), "1").is_empty());
     }

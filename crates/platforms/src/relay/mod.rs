@@ -1,11 +1,11 @@
-//! The relay: platforms whose credentials are a connector's, reached over one socket that we dial.
+//! The relay adapter: platforms whose credentials a connector holds, reached over one outgoing socket.
 //!
-//! One adapter for each platform that is fronted. They share a `Wire`; the first one keeps it up (`link`), the others
-//! follow it. What comes in is acknowledged after the commit; what goes out is answered, or its fate is unknown.
-//! Decisions are in `petasos_relay`: `channel` says when to dial, to idle and to sleep.
+//! One adapter per fronted platform. They share a `RelayConnection`; the first one runs the connection (`link`), the others
+//! follow it. Inbound events are acknowledged after the commit; outbound requests are answered or end with an unknown
+//! outcome. The decisions are in `petasos_relay::channel`.
 //!
-//! `control` (credentials and policy over HTTP), `memory` (what a connector has to be told with a message),
-//! `socket` and `wire` (the connection), `commit` (what waits for the disk).
+//! `control`: HTTP API; `memory`: metadata of chats; `socket` and `wire`: the connection; `commit`: events waiting for
+//! the disk.
 
 mod commit;
 mod control;
@@ -27,43 +27,40 @@ use petasos_core::capability::{Dialect, ReplyTo};
 use petasos_core::message::Delivery;
 use petasos_core::text::Unit;
 use petasos_core::{Capabilities, Platform, Secret, Source};
-use petasos_relay::{Descriptor, FromGateway, Terms, address};
+use petasos_relay::{ChannelPolicy, Descriptor, FromGateway, address};
 
-use crate::{Limits, websocket};
+use crate::{RateLimits, websocket};
 pub use control::{Credentials, Enroll, Enrolled, Grant, Policy, Provision, Refused, enroll};
 pub use error::Error;
-use wire::{Standing, Wire};
+use wire::{ConnectionState, RelayConnection};
 
-/// What the owner set.
 #[derive(Debug, Clone)]
 pub struct Config {
     pub url: String,
-    /// In the configured order; empty: whatever the connector has for us.
+    /// In the configured order; empty: any platform of the connector.
     pub identities: Vec<Identity>,
-    /// Both, or neither.
+    /// Both or neither.
     pub credentials: Option<Credentials>,
-    /// Where credentials come from if there are none.
+    /// Used if there are no credentials.
     pub provision: Option<Provision>,
-    /// What the connector calls when something waits for us; it may have heard of another one, or of none.
+    /// Wake address; the connector may have another one, or none.
     pub wake_url: Option<String>,
-    /// What the connector is to pass on, for each platform.
+    /// Per platform.
     pub policies: Vec<Policy>,
-    pub terms: Terms,
-    /// How long a connection may take to open.
+    pub terms: ChannelPolicy,
     pub open_timeout: Duration,
-    /// How long the answer to a message may take.
+    /// Time limit for the answer to a request.
     pub answer_timeout: Duration,
     pub ping_every: Duration,
-    /// Without a sign of life for so long, a connection is lost.
+    /// A connection without any frame for this long is lost.
     pub silence: Duration,
-    /// Frames that may wait for their commit. A numbered one that does not fit is sent again by the connector.
+    /// Frames waiting for their commit. A frame with a buffer id beyond it is redelivered.
     pub most_waiting: usize,
-    /// How a simulation dials.
+    /// Replaces the network.
     #[cfg(feature = "simulation")]
-    pub dial: Option<Arc<dyn crate::given::Dial>>,
+    pub dial: Option<Arc<dyn crate::simulated::Dial>>,
 }
 
-/// A platform and who we are there.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Identity {
     pub platform: Platform,
@@ -80,7 +77,7 @@ impl Config {
             provision: None,
             wake_url: None,
             policies: Vec::new(),
-            terms: Terms::default(),
+            terms: ChannelPolicy::default(),
             open_timeout: Duration::from_secs(10),
             answer_timeout: Duration::from_secs(30),
             ping_every: Duration::from_secs(30),
@@ -92,43 +89,43 @@ impl Config {
     }
 }
 
-/// The configuration cannot mean anything.
+/// RelayConfigError configuration.
 #[derive(Debug, thiserror::Error)]
-pub enum Invalid {
+pub enum RelayConfigError {
     #[error("the relay's address is not an http(s) or ws(s) one")]
     Address,
     #[error("relay TLS set-up: {0}")]
     Client(String),
 }
 
-/// One platform behind the relay.
+/// The adapter of one platform behind the relay.
 #[derive(Debug)]
 pub struct Relay {
     platform: Platform,
-    limits: Limits,
+    limits: RateLimits,
     account: String,
-    /// It keeps the connection; the others follow.
+    /// Runs the connection; the others follow.
     leads: bool,
-    wire: Arc<Wire>,
+    wire: Arc<RelayConnection>,
 }
 
-/// Said to a model where the connector says nothing.
+/// Platform hint if the connector sends none.
 const HINT: &str = "Your answers are shown in a chat. Keep them short, and use little Markdown.";
-/// No message is cut into pieces smaller than this, whatever a descriptor says.
+/// Minimum message length, whatever a descriptor says.
 const LEAST_MESSAGE: usize = 256;
 
-/// One for each identity; the first leads.
-pub fn adapters(config: Config) -> Result<Vec<Relay>, Invalid> {
-    websocket::address(&address::dial(&config.url)).map_err(|_| Invalid::Address)?;
+/// One adapter per identity; the first leads.
+pub fn adapters(config: Config) -> Result<Vec<Relay>, RelayConfigError> {
+    websocket::address(&address::dial(&config.url)).map_err(|_| RelayConfigError::Address)?;
     let mut identities = config.identities.clone();
     if identities.is_empty() {
         identities.push(Identity { platform: Platform::relay(), bot_id: String::new() });
     }
-    let wire = Arc::new(Wire::new(config)?);
+    let wire = Arc::new(RelayConnection::new(config)?);
     let relay = |(at, identity): (usize, Identity)| Relay {
         account: format!("relay:{}", identity.bot_id),
         platform: identity.platform,
-        limits: Limits::new(identity.platform),
+        limits: RateLimits::new(identity.platform),
         leads: at == 0,
         wire: wire.clone(),
     };
@@ -136,7 +133,7 @@ pub fn adapters(config: Config) -> Result<Vec<Relay>, Invalid> {
 }
 
 impl Relay {
-    pub fn limits(&self) -> &Limits {
+    pub fn limits(&self) -> &RateLimits {
         &self.limits
     }
 
@@ -148,35 +145,33 @@ impl Relay {
         &self.account
     }
 
-    /// Whatever has no adapter of its own comes and goes here.
+    /// Handles every platform without an adapter of its own.
     pub fn is_for_any(&self) -> bool {
         self.platform == Platform::relay()
     }
 
-    /// As the connector described it last.
+    /// From the last descriptor.
     pub fn capabilities(&self) -> Cow<'_, Capabilities> {
         let descriptor = self.wire.descriptor(self.platform);
         Cow::Owned(capabilities(self.platform, descriptor.as_ref(), &self.wire.config))
     }
 
-    /// Once per process: what was said last counts until something else is said.
-    pub fn described(&self) -> Result<(), Error> {
+    /// Once per process; later descriptors replace it.
+    pub fn ensure_descriptor(&self) -> Result<(), Error> {
         self.wire.descriptor(self.platform).map(drop).ok_or(Error::NotConnected)
     }
 
-    /// Senders are the connector's to know.
     pub fn learn(&self, source: &Source) {
         self.wire.learn(source);
     }
 
-    /// Asks to be left alone: whatever comes from now on is kept for the next connection. `true`: granted, and all that
-    /// came before is on disk.
+    /// Requests idling. `true`: granted, and every earlier event is on disk.
     pub async fn go_idle(&self, within: Duration) -> bool {
         self.wire.go_idle(within).await
     }
 
-    /// Lets the connection go after a grant, and dials again after `hold`. `false`: the connection that the grant was
-    /// given on is gone, and with it the grant; the next one may bring anything.
+    /// Closes the connection after a grant and redials after `hold`. `false`: the connection of the grant has ended,
+    /// and with it the grant.
     pub async fn sleep(&self, hold: Option<Duration>) -> bool {
         self.wire.sleep(hold).await
     }
@@ -185,17 +180,15 @@ impl Relay {
         self.wire.wake().await;
     }
 
-    /// Somebody wants this conversation to stop: whoever else runs it has to hear of it.
+    /// Forwards a stop to other gateways that may run this session.
     pub fn stopped(&self, session_key: &str) {
-        self.wire.tell(FromGateway::Interrupt { session_key: session_key.to_owned(), reason: None });
+        self.wire.notify(FromGateway::Interrupt { session_key: session_key.to_owned(), reason: None });
     }
 
-    /// The handshake is done, and the connection stands.
     pub fn is_up(&self) -> bool {
-        *self.wire.standing.borrow() == Standing::Up
+        *self.wire.connection.borrow() == ConnectionState::Up
     }
 
-    /// What the connector is asked to pass on.
     pub fn policies(&self) -> &[Policy] {
         &self.wire.config.policies
     }
@@ -229,19 +222,19 @@ fn capabilities(platform: Platform, descriptor: Option<&Descriptor>, config: &Co
         typing: it.supports("typing"),
         reply_to: ReplyTo::First,
         buttons: false,
-        // Where there are no reactions, they are left out.
-        marks: true,
-        threads_stand_alone: false,
+        // Dropped where reactions are unsupported.
+        status_reactions: true,
+        threads_are_separate: false,
         files: it.supports("send_media").then_some(send::LARGEST_FILE),
         async_delivery: true,
         pace: Duration::from_secs(1),
-        // A connection that stands is asked for a sign of life, and is given up without one.
+        // Health checks detect a dead connection.
         longest_silence: Some(2 * (config.ping_every + config.silence)),
         hint: if it.platform_hint.is_empty() { HINT.to_owned() } else { it.platform_hint.clone() },
     }
 }
 
-/// A secret that is known, and whose it is.
+/// Known credentials.
 pub fn credentials(gateway_id: impl Into<String>, secret: impl Into<String>) -> Credentials {
     Credentials { gateway_id: gateway_id.into(), secret: Secret::new(secret) }
 }

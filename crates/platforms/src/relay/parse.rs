@@ -1,4 +1,4 @@
-//! From what a connector passes on to what the gateway keeps. Pure, but for the random name of what has none.
+//! Converts relay frames to inbound events. Pure, except for random ids of events without one.
 
 use aws_lc_rs::digest::{SHA256, digest};
 use petasos_core::{Inbound, Platform};
@@ -9,36 +9,36 @@ use serde_json::Value;
 
 use crate::AdapterKind;
 use crate::discord::interaction;
-use crate::intake::Unreadable;
+use crate::inbound::Unreadable;
 
-/// What waits for its commit. Dropping it unacknowledged means that the connector says it again.
+/// An event waiting for its commit. If it is dropped without an acknowledgement, the connector redelivers it.
 #[derive(Debug)]
-pub(super) struct Told {
-    pub(super) what: What,
-    /// The number to acknowledge, and the connection it came over.
+pub(super) struct PendingEvent {
+    pub(super) content: EventContent,
+    /// Buffer id and generation of the connection.
     pub(super) buffer: Option<String>,
     pub(super) generation: u64,
-    /// As it came, for when it cannot be kept as what it is.
+    /// The raw event, stored if it is invalid.
     raw: String,
-    /// How often the gateway could not keep it.
-    pub(super) refused: u32,
-    /// It is tried by itself.
+    /// Failed commits.
+    pub(super) rejections: u32,
+    /// Committed alone.
     pub(super) alone: bool,
 }
 
 #[derive(Debug)]
-pub(super) enum What {
+pub(super) enum EventContent {
     Event(Box<Inbound>),
     Unreadable(Unreadable),
-    /// It never will be for us; the number alone is owed.
+    /// Not for this gateway; only acknowledged.
     Nothing,
 }
 
-/// Longest piece of a buffer's number that names what cannot be read.
-const LONGEST_ID: usize = 64;
+/// Longest part of a buffer id in the id of an unreadable event.
+const MAX_ID_LENGTH: usize = 64;
 
-impl Told {
-    /// What it holds in memory, about.
+impl PendingEvent {
+    /// Approximate memory use.
     pub(super) fn weight(&self) -> usize {
         self.raw.len()
     }
@@ -52,29 +52,29 @@ impl Told {
         let raw = event.to_string();
         match Event::read(event) {
             Ok(read) => {
-                let dedup = read.identity(buffer.as_deref(), || hash(&raw)).unwrap_or_else(unique);
+                let dedup = read.identity(buffer.as_deref(), || hash(&raw)).unwrap_or_else(random_id);
                 let context = context(&read);
-                let what = What::Event(Box::new(read.inbound(dedup, context)));
-                Self { what, buffer, generation, raw, refused: 0, alone: false }
+                let content = EventContent::Event(Box::new(read.inbound(dedup, context)));
+                Self { content, buffer, generation, raw, rejections: 0, alone: false }
             }
-            Err(why) => Self::unreadable(why, &raw, buffer, generation),
+            Err(error) => Self::unreadable(error, &raw, buffer, generation),
         }
     }
 
-    /// A request that a platform made there. What no turn can answer is only acknowledged.
+    /// A forwarded platform request. Requests that no adapter knows are only acknowledged.
     pub(super) fn forward(forward: &Value, buffer: Option<String>, generation: u64) -> Self {
         let raw = forward.to_string();
-        let what = match Forward::read(forward).ok().and_then(|forward| forwarded(&forward)) {
+        let content = match Forward::read(forward).ok().and_then(|forward| forwarded(&forward)) {
             Some((event, permission)) if !event.text.is_empty() || event.prompt_response.is_some() => {
                 let name = event.message_id.clone().unwrap_or_else(|| hash(&raw));
                 let mut inbound = event.inbound(format!("pt:{name}"), false);
-                // An interaction is no message: it is answered through what the connector holds of it.
+                // An interaction is answered through a permission that the connector holds.
                 inbound.source.message_id = Some(held(permission));
-                What::Event(Box::new(inbound))
+                EventContent::Event(Box::new(inbound))
             }
-            Some(_) | None => What::Nothing,
+            Some(_) | None => EventContent::Nothing,
         };
-        Self { what, buffer, generation, raw, refused: 0, alone: false }
+        Self { content, buffer, generation, raw, rejections: 0, alone: false }
     }
 
     pub(super) fn unreadable(
@@ -83,23 +83,24 @@ impl Told {
         buffer: Option<String>,
         generation: u64,
     ) -> Self {
-        let id = buffer.as_ref().map(|id| id.chars().take(LONGEST_ID).collect());
-        let what = What::Unreadable(Unreadable::new(id, why, raw));
-        Self { what, buffer, generation, raw: raw.to_owned(), refused: 0, alone: false }
+        let id = buffer.as_ref().map(|id| id.chars().take(MAX_ID_LENGTH).collect());
+        let content = EventContent::Unreadable(Unreadable::new(id, why, raw));
+        Self { content, buffer, generation, raw: raw.to_owned(), rejections: 0, alone: false }
     }
 
-    /// The same, put aside: it was refused too often as what it is.
-    pub(super) fn put_aside(self) -> Self {
-        let (refused, alone) = (self.refused, self.alone);
-        let aside = Self::unreadable("it could not be kept", &self.raw, self.buffer, self.generation);
-        Self { refused, alone, ..aside }
+    /// Converts an event that was refused too often into an unreadable one.
+    pub(super) fn into_unreadable(self) -> Self {
+        let rejections = self.rejections;
+        let alone = self.alone;
+        let unreadable = Self::unreadable("it could not be stored", &self.raw, self.buffer, self.generation);
+        Self { rejections, alone, ..unreadable }
     }
 }
 
-/// What somebody did, and what the connector holds to answer it, if the platform's own adapter knows such requests.
+/// Parses a user's action and the permission to answer it, if the platform's adapter knows such requests.
 fn forwarded(forward: &Forward) -> Option<(Event, &'static str)> {
     match AdapterKind::of(Platform::parse(&forward.platform)?) {
-        AdapterKind::Discord => Some((interaction::event(forward)?, interaction::PERMISSION)),
+        AdapterKind::Discord => Some((interaction::event(forward)?, interaction::CREDENTIAL)),
         AdapterKind::Telegram | AdapterKind::Slack | AdapterKind::Webhook | AdapterKind::External(_) => None,
     }
 }
@@ -108,8 +109,8 @@ fn hash(raw: &str) -> String {
     digest(&SHA256, raw.as_bytes()).as_ref().iter().take(16).map(|byte| format!("{byte:02x}")).collect()
 }
 
-/// For what comes without a number and without a name: it comes once.
-pub(super) fn unique() -> String {
+/// A random id for events without buffer id and event id.
+pub(super) fn random_id() -> String {
     random::bytes::<16>().iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
@@ -120,7 +121,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_adapters_that_know_such_requests_answer_them() {
+    fn parses_forwards_of_known_adapters_only() {
         let body = json!({"type": 2, "data": {"name": "new"}, "channel_id": "c1"}).to_string();
         let of = |platform: &str| {
             let forward =
@@ -132,50 +133,53 @@ mod tests {
         assert_eq!(of("nowhere"), None);
     }
 
-    fn told(event: &Value, buffer: Option<&str>) -> Told {
-        Told::event(event, buffer.map(str::to_owned), 1, |_| true)
+    fn pending(event: &Value, buffer: Option<&str>) -> PendingEvent {
+        PendingEvent::event(event, buffer.map(str::to_owned), 1, |_| true)
     }
 
-    fn dedup(told: &Told) -> &str {
-        match &told.what {
-            What::Event(event) => &event.dedup,
+    fn dedup(pending: &PendingEvent) -> &str {
+        match &pending.content {
+            EventContent::Event(event) => &event.dedup,
             other => panic!("{other:?}"),
         }
     }
 
     #[test]
-    fn what_comes_again_is_known_and_what_is_new_is_not() {
+    fn deduplication_keys_match_only_repeats() {
         let event =
             |text: &str, id: Value| json!({"text": text, "message_id": id, "source": {"chat_id": "c"}});
-        let same = |one: &Told, other: &Told| dedup(one) == dedup(other);
+        let same = |one: &PendingEvent, other: &PendingEvent| dedup(one) == dedup(other);
         let named = event("hi", "m1".into());
-        assert!(same(&told(&named, Some("b1")), &told(&named, Some("b2"))), "by its message");
+        assert!(same(&pending(&named, Some("b1")), &pending(&named, Some("b2"))), "by its message");
         let nameless = event("hi", Value::Null);
-        assert!(same(&told(&nameless, Some("b1")), &told(&nameless, Some("b1"))), "by its number");
+        assert!(same(&pending(&nameless, Some("b1")), &pending(&nameless, Some("b1"))), "by its number");
         let other = event("ho", Value::Null);
-        assert!(!same(&told(&nameless, Some("b1")), &told(&other, Some("b1"))), "numbers begin anew");
-        assert!(!same(&told(&nameless, None), &told(&nameless, None)), "it comes once");
+        assert!(!same(&pending(&nameless, Some("b1")), &pending(&other, Some("b1"))), "numbers begin anew");
+        assert!(!same(&pending(&nameless, None), &pending(&nameless, None)), "it comes once");
     }
 
     #[test]
-    fn what_cannot_be_read_is_kept_as_it_came_and_acknowledged() {
-        let told = told(&json!({"text": "sad news", "source": "x"}), Some("b1"));
-        let What::Unreadable(kept) = &told.what else { panic!("{told:?}") };
+    fn stores_and_acknowledges_unreadable_events() {
+        let pending = pending(&json!({"text": "sad news", "source": "x"}), Some("b1"));
+        let EventContent::Unreadable(kept) = &pending.content else { panic!("{pending:?}") };
         assert!(kept.raw.contains("sad news") && !kept.why.contains("sad"));
-        assert_eq!(told.buffer.as_deref(), Some("b1"));
+        assert_eq!(pending.buffer.as_deref(), Some("b1"));
     }
 
     #[test]
-    fn an_interaction_is_an_event_and_the_rest_is_only_acknowledged() {
+    fn turns_interactions_into_events_and_skips_others() {
         let body =
             json!({"id": "i1", "type": 2, "data": {"name": "new"}, "channel_id": "c", "user": {"id": "u"}});
         let forward =
             Forward { platform: "discord".into(), body: body.to_string().into(), ..Forward::default() };
-        let told = Told::forward(&forward.value(), Some("b1".into()), 1);
-        assert_eq!(dedup(&told), "pt:i1");
+        let pending = PendingEvent::forward(&forward.value(), Some("b1".into()), 1);
+        assert_eq!(dedup(&pending), "pt:i1");
         for nothing in [json!(null), json!({}), json!({"platform": "discord", "bodyB64": "%"})] {
-            let told = Told::forward(&nothing, Some("b2".into()), 1);
-            assert!(matches!(told.what, What::Nothing) && told.buffer.is_some(), "{told:?}");
+            let pending = PendingEvent::forward(&nothing, Some("b2".into()), 1);
+            assert!(
+                matches!(pending.content, EventContent::Nothing) && pending.buffer.is_some(),
+                "{pending:?}"
+            );
         }
     }
 }

@@ -1,13 +1,13 @@
-//! The link of one platform: the first keeps the shared connection, the others say how it is.
+//! The link of one platform: the first adapter runs the shared connection, the others report its state.
 
-use super::link::Link;
-use super::wire::Standing;
+use super::link::LinkTask;
+use super::wire::ConnectionState;
 use super::{Error, Relay};
-use crate::intake::{Health, Intake};
+use crate::inbound::{InboundSink, LinkHealth};
 use crate::relay::socket::Socket;
 
 impl Relay {
-    /// Whether a connection can be opened. It says no hello, so it takes nothing over.
+    /// Tests the connection. Without a hello, so it takes nothing over.
     pub async fn check(&self) -> Result<String, Error> {
         let bearer = self.wire.credentials().map(|it| super::control::token(&it));
         let config = &self.wire.config;
@@ -19,28 +19,28 @@ impl Relay {
     pub async fn receive(
         &self,
         _cursor: Option<String>,
-        intake: &Intake,
-        health: &mut (dyn FnMut(Health) + Send),
+        sink: &InboundSink,
+        health: &mut (dyn FnMut(LinkHealth) + Send),
     ) -> Error {
-        health(Health::Connecting);
+        health(LinkHealth::Connecting);
         if self.leads {
-            return Link::new(&self.wire, intake, health).run().await;
+            return LinkTask::new(&self.wire, sink, health).run().await;
         }
         self.follow(health).await
     }
 
-    async fn follow(&self, health: &mut (dyn FnMut(Health) + Send)) -> Error {
-        let mut standing = self.wire.standing.subscribe();
+    async fn follow(&self, health: &mut (dyn FnMut(LinkHealth) + Send)) -> Error {
+        let mut connection = self.wire.connection.subscribe();
         loop {
-            let now = *standing.borrow_and_update();
+            let now = *connection.borrow_and_update();
             match now {
-                Standing::Up => health(Health::Polling),
-                Standing::Down => health(Health::Degraded { reason: "relay_not_connected" }),
-                Standing::Revoked => return Error::Revoked,
+                ConnectionState::Up => health(LinkHealth::Connected),
+                ConnectionState::Down => health(LinkHealth::Degraded { reason: "relay_not_connected" }),
+                ConnectionState::Revoked => return Error::Revoked,
             }
-            // While it stands, it is alive: whoever keeps it has seen to that.
-            let beat = tokio::time::timeout(self.wire.config.ping_every, standing.changed());
-            if let Ok(Err(_gone)) = beat.await {
+            // The link task checks that the connection is alive.
+            let change = tokio::time::timeout(self.wire.config.ping_every, connection.changed());
+            if let Ok(Err(_gone)) = change.await {
                 return Error::Deserted;
             }
         }

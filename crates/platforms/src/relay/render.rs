@@ -1,10 +1,10 @@
-//! Text into parts of the size that the connector names. Markdown goes as it is written, unless it is not wanted.
+//! Splits text into parts of the connector's size. Markdown passes unchanged, unless the platform wants plain text.
 
 use petasos_core::capability::Dialect;
 use petasos_core::text::{Limits, split};
 
 use super::Relay;
-use crate::{MARK_ROOM, Part, markdown};
+use crate::{PREFIX_RESERVE, Part, markdown};
 
 impl Relay {
     pub fn render(&self, text: &str) -> Vec<Part> {
@@ -15,13 +15,13 @@ impl Relay {
                 None
             }
         };
-        // Markup around nothing leaves nothing; then its source is what there is to say.
+        // If only markup remains, the source is sent.
         let said = plain.filter(|plain| !plain.trim().is_empty());
         let said = said.as_deref().unwrap_or(text);
         if said.trim().is_empty() {
             return Vec::new();
         }
-        let limits = Limits::new(capabilities.max_message - MARK_ROOM, capabilities.unit);
+        let limits = Limits::new(capabilities.max_message - PREFIX_RESERVE, capabilities.unit);
         split(said, &limits).into_iter().map(Part::plain).collect()
     }
 

@@ -1,5 +1,4 @@
-//! One connection to a connector. Reading and writing do not wait for each other: a task of its own writes, in the
-//! order in which it was told, and says goodbye when nobody tells it anything any more.
+//! One connection to a connector. A separate task writes in order and closes the socket when its queue is dropped.
 
 use std::time::Duration;
 
@@ -14,29 +13,29 @@ use tokio_tungstenite::tungstenite::error::{CapacityError, Error as WsError};
 use tracing::debug;
 
 use super::{Config, Error};
-use crate::websocket::{self, NotOpened, Stream};
+use crate::websocket::{self, DialError, WsStream};
 
-/// Lines that may wait to be written.
-const DEPTH: usize = 512;
-/// A line that does not take a message within this is gone.
-const SAY_WITHIN: Duration = Duration::from_secs(10);
-const GOODBYE_WITHIN: Duration = Duration::from_secs(1);
+/// Write queue.
+const WRITE_QUEUE: usize = 512;
+/// Time limit for writing one message.
+const WRITE_TIMEOUT: Duration = Duration::from_secs(10);
+const CLOSE_TIMEOUT: Duration = Duration::from_secs(1);
 
 #[derive(Debug)]
 pub(super) struct Socket {
     pub(super) generation: u64,
-    /// When anything came in last.
-    pub(super) heard: Instant,
-    words: mpsc::Sender<Message>,
-    ear: SplitStream<Stream>,
+    /// Time of the last frame.
+    pub(super) last_frame_at: Instant,
+    queue: mpsc::Sender<Message>,
+    stream: SplitStream<WsStream>,
 }
 
 #[derive(Debug)]
-pub(super) enum Heard {
+pub(super) enum SocketInput {
     Data(Vec<u8>),
-    /// A ping, a pong: alive.
-    Beat,
-    Ended {
+    /// Ping or pong.
+    Heartbeat,
+    Closed {
         close: Option<Closed>,
         error: Error,
     },
@@ -49,63 +48,63 @@ impl Socket {
         bearer: Option<String>,
     ) -> Result<Self, Error> {
         let stream = open(config, bearer).await?;
-        let (mouth, ear) = stream.split();
-        let (words, told) = mpsc::channel(DEPTH);
-        petasos_runtime::spawn(write(mouth, told));
-        Ok(Self { generation, heard: Instant::now(), words, ear })
+        let (sink, stream) = stream.split();
+        let (queue, messages) = mpsc::channel(WRITE_QUEUE);
+        petasos_runtime::spawn(write(sink, messages));
+        Ok(Self { generation, last_frame_at: Instant::now(), queue, stream })
     }
 
-    /// The next thing that comes in. May be abandoned and asked again.
-    pub(super) async fn hear(&mut self) -> Heard {
-        let heard = match self.ear.next().await {
-            Some(Ok(Message::Text(text))) => Heard::Data(text.as_bytes().to_vec()),
-            Some(Ok(Message::Binary(bytes))) => Heard::Data(bytes.to_vec()),
-            Some(Ok(Message::Ping(_) | Message::Pong(_) | Message::Frame(_))) => Heard::Beat,
+    /// Reads the next frame. Cancel-safe.
+    pub(super) async fn receive(&mut self) -> SocketInput {
+        let input = match self.stream.next().await {
+            Some(Ok(Message::Text(text))) => SocketInput::Data(text.as_bytes().to_vec()),
+            Some(Ok(Message::Binary(bytes))) => SocketInput::Data(bytes.to_vec()),
+            Some(Ok(Message::Ping(_) | Message::Pong(_) | Message::Frame(_))) => SocketInput::Heartbeat,
             Some(Ok(Message::Close(frame))) => {
                 let close = frame.map(|frame| Closed {
                     code: frame.code.into(),
                     expired: frame.reason.as_str() == close::EXPIRED,
                 });
-                Heard::Ended { close, error: Error::Closed { code: close.map(|close| close.code) } }
+                SocketInput::Closed { close, error: Error::Closed { code: close.map(|close| close.code) } }
             }
             Some(Err(WsError::Capacity(CapacityError::MessageTooLong { .. }))) => {
-                Heard::Ended { close: None, error: Error::TooBig }
+                SocketInput::Closed { close: None, error: Error::TooBig }
             }
-            Some(Err(_)) | None => Heard::Ended { close: None, error: Error::Closed { code: None } },
+            Some(Err(_)) | None => SocketInput::Closed { close: None, error: Error::Closed { code: None } },
         };
-        self.heard = Instant::now();
-        heard
+        self.last_frame_at = Instant::now();
+        input
     }
 
-    /// `false`: the other end does not take anything any more.
+    /// `false`: the peer accepts nothing more.
     #[must_use]
-    pub(super) fn say(&self, line: String) -> bool {
-        self.words.try_send(Message::text(line)).is_ok()
+    pub(super) fn write(&self, line: String) -> bool {
+        self.queue.try_send(Message::text(line)).is_ok()
     }
 
     #[must_use]
     pub(super) fn ping(&self) -> bool {
-        self.words.try_send(Message::Ping(Vec::new().into())).is_ok()
+        self.queue.try_send(Message::Ping(Vec::new().into())).is_ok()
     }
 }
 
-async fn open(config: &Config, bearer: Option<String>) -> Result<Stream, NotOpened> {
+async fn open(config: &Config, bearer: Option<String>) -> Result<WsStream, DialError> {
     #[cfg(feature = "simulation")]
     if let Some(dial) = &config.dial {
-        return websocket::dial_given(dial.as_ref(), LONGEST_READ, bearer).await;
+        return websocket::dial_simulated(dial.as_ref(), LONGEST_READ, bearer).await;
     }
     let url = websocket::address(&address::dial(&config.url))?;
     websocket::dial(url, None, LONGEST_READ, bearer.as_deref()).await
 }
 
-async fn write(mut mouth: SplitSink<Stream, Message>, mut told: mpsc::Receiver<Message>) {
-    while let Some(message) = told.recv().await {
-        match timeout(SAY_WITHIN, mouth.send(message)).await {
+async fn write(mut sink: SplitSink<WsStream, Message>, mut messages: mpsc::Receiver<Message>) {
+    while let Some(message) = messages.recv().await {
+        match timeout(WRITE_TIMEOUT, sink.send(message)).await {
             Ok(Ok(())) => {}
-            // The reader sees the end, and the sender of the message hears that its fate is unknown.
-            Ok(Err(error)) => return debug!(%error, "the relay's socket takes no more"),
-            Err(_elapsed) => return debug!("the relay's socket does not take a message"),
+            // The reader notices the end; pending requests get an unknown outcome.
+            Ok(Err(error)) => return debug!(%error, "relay socket closed while writing"),
+            Err(_elapsed) => return debug!("relay socket write timed out"),
         }
     }
-    let _gone_anyway = timeout(GOODBYE_WITHIN, mouth.close()).await;
+    let _gone_anyway = timeout(CLOSE_TIMEOUT, sink.close()).await;
 }

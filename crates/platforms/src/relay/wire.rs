@@ -1,5 +1,5 @@
-//! What the adapters of one connector share: its description of the platforms, the way to the task that keeps the
-//! connection (`link`), and what was learned of chats.
+//! State shared by the adapters of one connector: descriptors, the channel to the link task, and what is known of
+//! chats.
 
 use std::collections::BTreeSet;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -14,14 +14,14 @@ use tokio::time::timeout;
 use tracing::debug;
 
 use super::control::{self, Credentials};
-use super::memory::Memory;
-use super::{Config, Error, Identity, Invalid};
+use super::memory::ChatMemory;
+use super::{Config, Error, Identity, RelayConfigError};
 use crate::{download, http};
 
-/// What is asked of the task that keeps the connection.
+/// Commands for the link task.
 #[derive(Debug)]
-pub(super) enum Ask {
-    Send(Question),
+pub(super) enum LinkCommand {
+    Send(RelayRequest),
     GoIdle {
         within: Duration,
         answer: oneshot::Sender<bool>,
@@ -31,34 +31,34 @@ pub(super) enum Ask {
         answer: oneshot::Sender<bool>,
     },
     Wake,
-    /// Whoever is not connected has nobody to tell.
-    Tell(FromGateway),
+    /// Dropped while disconnected.
+    Notify(FromGateway),
 }
 
-/// An action that the connector answers.
+/// A request that the connector answers.
 #[derive(Debug)]
-pub(super) struct Question {
+pub(super) struct RelayRequest {
     pub(super) request: String,
     pub(super) line: String,
-    /// The chat that it acts on.
+    /// The target chat.
     pub(super) chat: (Platform, String),
     pub(super) answer: oneshot::Sender<Result<Answer, Error>>,
 }
 
-/// How it is with the connection, for those that follow it.
+/// Connection state for the adapters that follow the link.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Standing {
+pub(super) enum ConnectionState {
     Down,
     Up,
     Revoked,
 }
 
 #[derive(Debug)]
-pub(super) struct Wire {
+pub(super) struct RelayConnection {
     pub(super) config: Config,
-    pub(super) standing: watch::Sender<Standing>,
-    /// The number of the link that counts: a newer one takes over.
-    pub(super) seat: watch::Sender<u64>,
+    pub(super) connection: watch::Sender<ConnectionState>,
+    /// Generation of the current link; a newer one takes over.
+    pub(super) link_id: watch::Sender<u64>,
     pub(super) files: download::Fetcher,
     pub(super) client: Client,
     state: Mutex<State>,
@@ -66,50 +66,50 @@ pub(super) struct Wire {
 
 #[derive(Debug, Default)]
 struct State {
-    asks: Option<mpsc::Sender<Ask>>,
+    commands: Option<mpsc::Sender<LinkCommand>>,
     descriptors: Descriptors,
-    memory: Memory,
+    memory: ChatMemory,
     credentials: Option<Credentials>,
-    /// A descriptor came once in this process: we were wanted.
+    /// A descriptor was received in this process.
     wanted: bool,
-    /// Operations that were asked for and are not offered; said once.
+    /// Unsupported operations that were logged.
     missing: BTreeSet<&'static str>,
 }
 
-const DEPTH: usize = 64;
+const COMMAND_QUEUE: usize = 64;
 
-impl Wire {
-    pub(super) fn new(config: Config) -> Result<Self, Invalid> {
-        let base = control::base(&config.url).ok_or(Invalid::Address)?;
+impl RelayConnection {
+    pub(super) fn new(config: Config) -> Result<Self, RelayConfigError> {
+        let base = control::base(&config.url).ok_or(RelayConfigError::Address)?;
         let client = http::client(&base, None);
-        let client = client.map_err(|error| Invalid::Client(error.without_url().to_string()))?;
+        let client = client.map_err(|error| RelayConfigError::Client(error.without_url().to_string()))?;
         let credentials = config.credentials.clone();
         Ok(Self {
             files: download::Fetcher::new(base, client.clone(), None),
             client,
             config,
-            standing: watch::Sender::new(Standing::Down),
-            seat: watch::Sender::new(0),
+            connection: watch::Sender::new(ConnectionState::Down),
+            link_id: watch::Sender::new(0),
             state: Mutex::new(State { credentials, ..State::default() }),
         })
     }
 
-    /// The way to whoever keeps the connection now.
-    pub(super) fn open(&self) -> mpsc::Receiver<Ask> {
-        let (asks, asked) = mpsc::channel(DEPTH);
-        self.lock().asks = Some(asks);
-        asked
+    /// The command channel of a new link.
+    pub(super) fn open(&self) -> mpsc::Receiver<LinkCommand> {
+        let (commands, receiver) = mpsc::channel(COMMAND_QUEUE);
+        self.lock().commands = Some(commands);
+        receiver
     }
 
     pub(super) fn shut(&self) {
-        self.lock().asks = None;
+        self.lock().commands = None;
     }
 
     pub(super) fn descriptor(&self, platform: Platform) -> Option<Descriptor> {
         self.lock().descriptors.of(platform.as_str()).cloned()
     }
 
-    /// `first`: of a connection. It describes everything anew; until it does, what was said last counts.
+    /// `first`: of a connection. It replaces all descriptors; until then the earlier ones count.
     pub(super) fn adopt(&self, descriptor: Descriptor, first: bool) {
         let mut state = self.lock();
         if first {
@@ -139,11 +139,11 @@ impl Wire {
         self.lock().memory.metadata(platform, chat)
     }
 
-    /// Remembers whether the connector lets something through to this chat. Only the task that reads the connection
-    /// calls it: a decline must not be noted after a message that came later from the same chat.
-    pub(super) fn note(&self, (platform, chat): &(Platform, String), answer: &Answer) {
+    /// Records whether the connector accepts messages to this chat. Called only by the reading task, so that a refusal
+    /// is not recorded after a later message of the chat.
+    pub(super) fn record_answer(&self, (platform, chat): &(Platform, String), answer: &Answer) {
         if answer.success || answer.is_declined() {
-            self.lock().memory.note(*platform, chat, answer.is_declined());
+            self.lock().memory.record(*platform, chat, answer.is_declined());
         }
     }
 
@@ -151,7 +151,7 @@ impl Wire {
         self.lock().memory.is_declined(platform, chat)
     }
 
-    pub(super) fn is_first_lack(&self, op: &'static str) -> bool {
+    pub(super) fn is_first_use_of_missing(&self, op: &'static str) -> bool {
         self.lock().missing.insert(op)
     }
 
@@ -159,7 +159,7 @@ impl Wire {
         self.config.identities.iter().find(|identity| identity.platform == platform)
     }
 
-    /// Whose credential it is for. What names a permission is for the platform of that one, if we speak for it.
+    /// Platform and bot id of a request. A named permission belongs to its platform, if there is an identity for it.
     fn tag(&self, platform: Platform, action: &Action) -> Option<(String, Option<String>)> {
         if let Some(named) = action.named_platform() {
             let identity = self.identity(Platform::parse(named)?)?;
@@ -169,8 +169,8 @@ impl Wire {
         (platform != Platform::relay()).then(|| (platform.as_str().to_owned(), bot_id))
     }
 
-    /// One question, one try. `request`: the number under which the connector may recognise it.
-    pub(super) async fn ask(
+    /// Sends a request once. `request`: its idempotency key.
+    pub(super) async fn request(
         &self,
         chat: (Platform, String),
         action: &Action,
@@ -178,46 +178,48 @@ impl Wire {
     ) -> Result<Answer, Error> {
         let to = self.tag(chat.0, action);
         let line = FromGateway::outbound(request.clone(), action, to).line().map_err(|_| Error::TooLong)?;
-        let asks = self.lock().asks.clone().ok_or(Error::NotConnected)?;
+        let commands = self.lock().commands.clone().ok_or(Error::NotConnected)?;
         let (answer, answered) = oneshot::channel();
-        asks.try_send(Ask::Send(Question { request, line, chat, answer }))
+        commands
+            .try_send(LinkCommand::Send(RelayRequest { request, line, chat, answer }))
             .map_err(|_| Error::NotConnected)?;
         let within = self.config.answer_timeout;
         match timeout(within, answered).await {
             Ok(Ok(answered)) => answered,
-            // The link ended with the question in its hands.
+            // The link ended while the request was pending.
             Ok(Err(_dropped)) => Err(Error::Lost),
             Err(_elapsed) => Err(Error::Unanswered(within)),
         }
     }
 
     pub(super) async fn go_idle(&self, within: Duration) -> bool {
-        let Some(asks) = self.lock().asks.clone() else { return false };
+        let Some(commands) = self.lock().commands.clone() else { return false };
         let (answer, granted) = oneshot::channel();
-        let asked = asks.send(Ask::GoIdle { within, answer }).await;
-        asked.is_ok() && granted.await.unwrap_or_default()
+        let sent = commands.send(LinkCommand::GoIdle { within, answer }).await;
+        sent.is_ok() && granted.await.unwrap_or_default()
     }
 
     pub(super) async fn sleep(&self, hold: Option<Duration>) -> bool {
-        let Some(asks) = self.lock().asks.clone() else { return false };
+        let Some(commands) = self.lock().commands.clone() else { return false };
         let (answer, asleep) = oneshot::channel();
-        let asked = asks.send(Ask::Sleep { hold, answer }).await;
-        asked.is_ok() && asleep.await.unwrap_or_default()
+        let sent = commands.send(LinkCommand::Sleep { hold, answer }).await;
+        sent.is_ok() && asleep.await.unwrap_or_default()
     }
 
-    /// Said, or not: nobody waits for it.
-    pub(super) fn tell(&self, frame: FromGateway) {
-        let told = self.lock().asks.as_ref().map(|asks| asks.try_send(Ask::Tell(frame)));
-        if !matches!(told, Some(Ok(()))) {
-            debug!("the connector is not told");
+    /// Best effort.
+    pub(super) fn notify(&self, frame: FromGateway) {
+        let sent =
+            self.lock().commands.as_ref().map(|commands| commands.try_send(LinkCommand::Notify(frame)));
+        if !matches!(sent, Some(Ok(()))) {
+            debug!("notification dropped: not connected");
         }
     }
 
     pub(super) async fn wake(&self) {
-        let asks = self.lock().asks.clone();
-        if let Some(asks) = asks {
-            // A link that is gone does not wake.
-            let _gone = asks.send(Ask::Wake).await;
+        let commands = self.lock().commands.clone();
+        if let Some(commands) = commands {
+            // The link has ended.
+            let _gone = commands.send(LinkCommand::Wake).await;
         }
     }
 

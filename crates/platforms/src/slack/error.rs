@@ -1,33 +1,33 @@
-//! What Slack's failures mean. Slack names its errors; the table below says what each name means for us.
+//! Slack errors, classified by Slack's error name, then by status, never by text.
 
 use std::time::Duration;
 
 use petasos_core::{Fault, Reached};
 
-use super::api::Sort;
-use crate::http::Failure;
-use crate::websocket::NotOpened;
-use crate::{Held, Kind};
+use super::rest::api::TokenKind;
+use crate::http::HttpError;
+use crate::websocket::DialError;
+use crate::{Kind, Penalized};
 
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum Error {
-    /// Slack said no, and gave the reason this name. `needed`: the scope that is missing.
-    #[error("{}", sentence(error, needed.as_deref(), *token))]
-    Answered { error: String, needed: Option<String>, token: Sort },
-    #[error("Slack wants us to slow down")]
-    Limited { after: Option<Duration> },
+    /// `error` is Slack's name for the reason, `needed` the missing scope.
+    #[error("{}", display_answer(error, needed.as_deref(), *token))]
+    Answered { error: String, needed: Option<String>, token: TokenKind },
+    #[error("Slack limits the rate of requests; will retry later")]
+    RateLimited { after: Option<Duration> },
     #[error(transparent)]
-    Held(#[from] Held),
-    /// Something between us and Slack, or in front of it, said no. It may have passed the request on.
-    #[error("something on the way to Slack answered {status}")]
-    OnTheWay { status: u16 },
+    Penalized(#[from] Penalized),
+    /// An intermediary, such as a proxy, answered. It may have passed the request on.
+    #[error("a server between us and Slack answered {status}")]
+    Intermediary { status: u16 },
     #[error(transparent)]
-    Link(#[from] Failure),
-    #[error("the socket to Slack broke ({0})")]
-    Dropped(String),
-    #[error("the socket to Slack was silent for {0:?}")]
-    Silent(Duration),
-    #[error("Slack did not say hello within {0:?}")]
+    Link(#[from] HttpError),
+    #[error("the connection to Slack was lost ({0})")]
+    SocketLost(String),
+    #[error("Slack sent nothing for {0:?}")]
+    SocketSilent(Duration),
+    #[error("Slack did not confirm the connection within {0:?}")]
     NoHello(Duration),
     /// Connecting failed too often in a row.
     #[error("Slack cannot be reached: {0}")]
@@ -36,9 +36,9 @@ pub enum Error {
         "Socket Mode is switched off for this Slack app: switch it on at api.slack.com/apps under \
          Socket Mode, then run `petasos links retry slack`"
     )]
-    Disabled,
+    SocketModeDisabled,
     #[error(
-        "no Slack app token: make one with the scope connections:write at api.slack.com/apps under \
+        "no Slack app token: create one with the scope connections:write at api.slack.com/apps under \
          Basic Information, and set SLACK_APP_TOKEN"
     )]
     NoAppToken,
@@ -47,42 +47,41 @@ pub enum Error {
          SLACK_BOT_TOKEN"
     )]
     NoBotToken,
-    #[error("the Slack tokens are mixed up: SLACK_APP_TOKEN must begin with xapp-, SLACK_BOT_TOKEN must not")]
-    MixedUp,
-    #[error("the command was typed too long ago for a private answer")]
-    ResponseGone,
-    /// A file did not get as far as the channel: nobody has seen it.
+    #[error("the Slack tokens are swapped: SLACK_APP_TOKEN must begin with xapp-, SLACK_BOT_TOKEN must not")]
+    SwappedTokens,
+    #[error("the command is too old for a private answer; send it again")]
+    ResponseExpired,
+    /// The file did not become visible in the channel.
     #[error("the file was not uploaded: {0}")]
-    NotShared(Box<Error>),
-    #[error("the answer to a command is private, and Slack takes no files there")]
+    FileNotShared(Box<Error>),
+    #[error("Slack does not accept files in the private answer to a command")]
     NoPrivateFiles,
-    #[error("the gateway no longer listens")]
+    #[error("the gateway is stopping")]
     Closed,
 }
 
-/// What a name in Slack's answer amounts to.
+/// The class of a Slack error name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Class {
-    /// The token is no good.
+enum ErrorClass {
     Credentials,
     Scope,
     Forbidden,
     NoChat,
-    /// A message, thread or file is not there, or not for us; the channel itself has not refused us.
+    /// A message, thread or file is missing or refused; the channel itself is not.
     Gone,
     TooLong,
     BadFormat,
     Limited,
-    /// Slack's own trouble, in the middle of the work: some of it may be done.
-    Broken,
-    /// Slack's own trouble, before the work.
-    Busy,
+    /// Slack failed while it handled the request, which may have had an effect.
+    ServerError,
+    /// Slack failed before it handled the request.
+    Unavailable,
     Other,
 }
 
-const NAMES: &[(Class, &[&str])] = &[
+const ERROR_NAMES: &[(ErrorClass, &[&str])] = &[
     (
-        Class::Credentials,
+        ErrorClass::Credentials,
         &[
             "invalid_auth",
             "not_authed",
@@ -94,9 +93,9 @@ const NAMES: &[(Class, &[&str])] = &[
             "team_access_not_granted",
         ],
     ),
-    (Class::Scope, &["missing_scope", "no_permission", "ekm_access_denied"]),
+    (ErrorClass::Scope, &["missing_scope", "no_permission", "ekm_access_denied"]),
     (
-        Class::Forbidden,
+        ErrorClass::Forbidden,
         &[
             "not_in_channel",
             "is_archived",
@@ -111,9 +110,9 @@ const NAMES: &[(Class, &[&str])] = &[
             "method_not_supported_for_channel_type",
         ],
     ),
-    (Class::NoChat, &["channel_not_found", "user_not_found", "users_not_found"]),
+    (ErrorClass::NoChat, &["channel_not_found", "user_not_found", "users_not_found"]),
     (
-        Class::Gone,
+        ErrorClass::Gone,
         &[
             "message_not_found",
             "thread_not_found",
@@ -128,45 +127,45 @@ const NAMES: &[(Class, &[&str])] = &[
             "file_not_found",
         ],
     ),
-    (Class::TooLong, &["msg_too_long", "msg_blocks_too_long"]),
-    (Class::BadFormat, &["invalid_blocks", "invalid_blocks_format", "block_mismatch", "no_text"]),
-    (Class::Limited, &["ratelimited", "rate_limited", "message_limit_exceeded", "accesslimited"]),
-    (Class::Broken, &["internal_error", "fatal_error"]),
-    (Class::Busy, &["service_unavailable", "request_timeout", "team_added_to_org"]),
+    (ErrorClass::TooLong, &["msg_too_long", "msg_blocks_too_long"]),
+    (ErrorClass::BadFormat, &["invalid_blocks", "invalid_blocks_format", "block_mismatch", "no_text"]),
+    (ErrorClass::Limited, &["ratelimited", "rate_limited", "message_limit_exceeded", "accesslimited"]),
+    (ErrorClass::ServerError, &["internal_error", "fatal_error"]),
+    (ErrorClass::Unavailable, &["service_unavailable", "request_timeout", "team_added_to_org"]),
 ];
 
-fn class(error: &str) -> Class {
-    let hit = NAMES.iter().find(|(_, names)| names.contains(&error));
-    hit.map_or(Class::Other, |(class, _)| *class)
+fn class(error: &str) -> ErrorClass {
+    let entry = ERROR_NAMES.iter().find(|(_, names)| names.contains(&error));
+    entry.map_or(ErrorClass::Other, |(class, _)| *class)
 }
 
-impl From<NotOpened> for Error {
-    fn from(not_opened: NotOpened) -> Self {
-        match not_opened {
-            NotOpened::Failed(failure) => Self::Link(failure),
-            NotOpened::Answered { status } => Self::OnTheWay { status },
+impl From<DialError> for Error {
+    fn from(error: DialError) -> Self {
+        match error {
+            DialError::Failed(failure) => Self::Link(failure),
+            DialError::Answered { status } => Self::Intermediary { status },
         }
     }
 }
 
 impl Error {
-    pub(crate) fn is_held(&self) -> bool {
+    pub(crate) fn is_penalized(&self) -> bool {
         match self {
-            Self::Held(_) => true,
-            Self::NotShared(error) => error.is_held(),
+            Self::Penalized(_) => true,
+            Self::FileNotShared(error) => error.is_penalized(),
             Self::Answered { .. }
-            | Self::Limited { .. }
-            | Self::OnTheWay { .. }
+            | Self::RateLimited { .. }
+            | Self::Intermediary { .. }
             | Self::Link(_)
-            | Self::Dropped(_)
-            | Self::Silent(_)
+            | Self::SocketLost(_)
+            | Self::SocketSilent(_)
             | Self::NoHello(_)
             | Self::Unreachable(_)
-            | Self::Disabled
+            | Self::SocketModeDisabled
             | Self::NoAppToken
             | Self::NoBotToken
-            | Self::MixedUp
-            | Self::ResponseGone
+            | Self::SwappedTokens
+            | Self::ResponseExpired
             | Self::NoPrivateFiles
             | Self::Closed => false,
         }
@@ -175,49 +174,53 @@ impl Error {
     pub fn fault(&self) -> Fault {
         match self {
             Self::Answered { error, .. } => match class(error) {
-                Class::Credentials | Class::Scope => Fault::Fatal,
-                Class::Limited | Class::Broken | Class::Busy => Fault::Later { after: None },
-                Class::Forbidden
-                | Class::NoChat
-                | Class::Gone
-                | Class::TooLong
-                | Class::BadFormat
-                | Class::Other => Fault::Refused,
+                ErrorClass::Credentials | ErrorClass::Scope => Fault::Fatal,
+                ErrorClass::Limited | ErrorClass::ServerError | ErrorClass::Unavailable => {
+                    Fault::Later { after: None }
+                }
+                ErrorClass::Forbidden
+                | ErrorClass::NoChat
+                | ErrorClass::Gone
+                | ErrorClass::TooLong
+                | ErrorClass::BadFormat
+                | ErrorClass::Other => Fault::Refused,
             },
-            Self::Limited { after } => Fault::Later { after: *after },
-            Self::Held(held) => Fault::Later { after: Some(held.after) },
+            Self::RateLimited { after } => Fault::Later { after: *after },
+            Self::Penalized(penalty) => Fault::Later { after: Some(penalty.after) },
             Self::Link(failure) => failure.fault(),
-            Self::OnTheWay { .. }
-            | Self::Dropped(_)
-            | Self::Silent(_)
+            Self::Intermediary { .. }
+            | Self::SocketLost(_)
+            | Self::SocketSilent(_)
             | Self::NoHello(_)
             | Self::Unreachable(_)
             | Self::Closed => Fault::Later { after: None },
-            Self::Disabled | Self::NoAppToken | Self::NoBotToken | Self::MixedUp => Fault::Fatal,
-            Self::ResponseGone | Self::NoPrivateFiles => Fault::Refused,
-            Self::NotShared(error) if error.bars_files() => Fault::Refused,
-            Self::NotShared(error) => error.fault(),
+            Self::SocketModeDisabled | Self::NoAppToken | Self::NoBotToken | Self::SwappedTokens => {
+                Fault::Fatal
+            }
+            Self::ResponseExpired | Self::NoPrivateFiles => Fault::Refused,
+            Self::FileNotShared(error) if error.forbids_files() => Fault::Refused,
+            Self::FileNotShared(error) => error.fault(),
         }
     }
 
     pub fn reached(&self) -> Reached {
         match self {
-            Self::Answered { error, .. } if class(error) == Class::Broken => Reached::Maybe,
+            Self::Answered { error, .. } if class(error) == ErrorClass::ServerError => Reached::Maybe,
             Self::Link(failure) => failure.reached(),
-            Self::OnTheWay { .. } => Reached::Maybe,
+            Self::Intermediary { .. } => Reached::Maybe,
             Self::Answered { .. }
-            | Self::Limited { .. }
-            | Self::Held(_)
-            | Self::Dropped(_)
-            | Self::Silent(_)
+            | Self::RateLimited { .. }
+            | Self::Penalized(_)
+            | Self::SocketLost(_)
+            | Self::SocketSilent(_)
             | Self::NoHello(_)
             | Self::Unreachable(_)
-            | Self::Disabled
+            | Self::SocketModeDisabled
             | Self::NoAppToken
             | Self::NoBotToken
-            | Self::MixedUp
-            | Self::ResponseGone
-            | Self::NotShared(_)
+            | Self::SwappedTokens
+            | Self::ResponseExpired
+            | Self::FileNotShared(_)
             | Self::NoPrivateFiles
             | Self::Closed => Reached::No,
         }
@@ -226,27 +229,29 @@ impl Error {
     pub fn kind(&self) -> Kind {
         match self {
             Self::Answered { error, .. } => match class(error) {
-                Class::Forbidden => Kind::Forbidden,
-                Class::NoChat => Kind::ChatNotFound,
-                Class::Gone => Kind::NotFound,
-                Class::TooLong => Kind::TooLong,
-                Class::BadFormat => Kind::BadFormat,
-                Class::Limited => Kind::RateLimited,
-                Class::Busy => Kind::Transient,
-                Class::Credentials | Class::Scope | Class::Broken | Class::Other => Kind::Unknown,
+                ErrorClass::Forbidden => Kind::Forbidden,
+                ErrorClass::NoChat => Kind::ChatNotFound,
+                ErrorClass::Gone => Kind::NotFound,
+                ErrorClass::TooLong => Kind::TooLong,
+                ErrorClass::BadFormat => Kind::BadFormat,
+                ErrorClass::Limited => Kind::RateLimited,
+                ErrorClass::Unavailable => Kind::Transient,
+                ErrorClass::Credentials | ErrorClass::Scope | ErrorClass::ServerError | ErrorClass::Other => {
+                    Kind::Unknown
+                }
             },
-            Self::Limited { .. } | Self::Held(_) => Kind::RateLimited,
-            Self::Link(Failure::Unreached(_)) | Self::Unreachable(_) | Self::Closed => Kind::Transient,
-            Self::Dropped(_) | Self::Silent(_) | Self::NoHello(_) => Kind::Transient,
-            Self::ResponseGone => Kind::NotFound,
-            Self::NotShared(error) if error.bars_files() => Kind::NoFiles,
-            Self::NotShared(error) => error.kind(),
+            Self::RateLimited { .. } | Self::Penalized(_) => Kind::RateLimited,
+            Self::Link(HttpError::ConnectFailed(_)) | Self::Unreachable(_) | Self::Closed => Kind::Transient,
+            Self::SocketLost(_) | Self::SocketSilent(_) | Self::NoHello(_) => Kind::Transient,
+            Self::ResponseExpired => Kind::NotFound,
+            Self::FileNotShared(error) if error.forbids_files() => Kind::NoFiles,
+            Self::FileNotShared(error) => error.kind(),
             Self::Link(_)
-            | Self::OnTheWay { .. }
-            | Self::Disabled
+            | Self::Intermediary { .. }
+            | Self::SocketModeDisabled
             | Self::NoAppToken
             | Self::NoBotToken
-            | Self::MixedUp
+            | Self::SwappedTokens
             | Self::NoPrivateFiles => Kind::Unknown,
         }
     }
@@ -254,51 +259,49 @@ impl Error {
     pub fn code(&self) -> &'static str {
         match self {
             Self::Answered { error, .. } => match class(error) {
-                Class::Credentials => "slack_invalid_auth",
-                Class::Scope => "slack_missing_scope",
-                Class::Forbidden => "slack_forbidden",
-                Class::NoChat => "slack_chat_not_found",
-                Class::Gone => "slack_not_found",
-                Class::TooLong => "slack_too_long",
-                Class::BadFormat => "slack_bad_format",
-                Class::Limited => "slack_rate_limited",
-                Class::Broken | Class::Busy => "slack_server_error",
-                Class::Other => "slack_bad_request",
+                ErrorClass::Credentials => "slack_invalid_auth",
+                ErrorClass::Scope => "slack_missing_scope",
+                ErrorClass::Forbidden => "slack_forbidden",
+                ErrorClass::NoChat => "slack_chat_not_found",
+                ErrorClass::Gone => "slack_not_found",
+                ErrorClass::TooLong => "slack_too_long",
+                ErrorClass::BadFormat => "slack_bad_format",
+                ErrorClass::Limited => "slack_rate_limited",
+                ErrorClass::ServerError | ErrorClass::Unavailable => "slack_server_error",
+                ErrorClass::Other => "slack_bad_request",
             },
-            Self::Limited { .. } | Self::Held(_) => "slack_rate_limited",
-            Self::OnTheWay { .. } => "slack_server_error",
-            Self::Link(Failure::Unreached(_)) => "slack_connect_error",
+            Self::RateLimited { .. } | Self::Penalized(_) => "slack_rate_limited",
+            Self::Intermediary { .. } => "slack_server_error",
+            Self::Link(HttpError::ConnectFailed(_)) => "slack_connect_error",
             Self::Link(_) | Self::Unreachable(_) => "slack_network_error",
-            Self::Dropped(_) => "slack_socket_lost",
-            Self::Silent(_) | Self::NoHello(_) => "slack_socket_silent",
-            Self::Disabled => "slack_link_disabled",
+            Self::SocketLost(_) => "slack_socket_lost",
+            Self::SocketSilent(_) | Self::NoHello(_) => "slack_socket_silent",
+            Self::SocketModeDisabled => "slack_link_disabled",
             Self::NoAppToken => "slack_missing_app_token",
             Self::NoBotToken => "slack_missing_bot_token",
-            Self::MixedUp => "slack_invalid_auth",
-            Self::ResponseGone => "slack_response_expired",
-            Self::NotShared(error) if error.bars_files() => "slack_no_files",
-            Self::NotShared(error) => error.code(),
+            Self::SwappedTokens => "slack_invalid_auth",
+            Self::ResponseExpired => "slack_response_expired",
+            Self::FileNotShared(error) if error.forbids_files() => "slack_no_files",
+            Self::FileNotShared(error) => error.code(),
             Self::NoPrivateFiles => "slack_no_private_files",
             Self::Closed => "slack_closed",
         }
     }
 
-    /// The message is not there (any more).
     pub(super) fn is_message_gone(&self) -> bool {
         matches!(self, Self::Answered { error, .. } if error == "message_not_found")
     }
 
-    pub(super) fn is_marked(&self) -> bool {
+    pub(super) fn is_already_reacted(&self) -> bool {
         matches!(self, Self::Answered { error, .. } if error == "already_reacted")
     }
 
-    pub(super) fn is_not_marked(&self) -> bool {
+    pub(super) fn is_reaction_gone(&self) -> bool {
         matches!(self, Self::Answered { error, .. } if error == "no_reaction")
     }
 
-    /// Said of a file: it, and perhaps nothing else, is not wanted. A token without the scope for files is good for
-    /// everything else.
-    pub(super) fn bars_files(&self) -> bool {
+    /// For a file: files are refused, texts may be accepted. A missing scope may concern files only.
+    pub(super) fn forbids_files(&self) -> bool {
         const NAMES: [&str; 5] = [
             "restricted_action",
             "access_denied",
@@ -306,73 +309,72 @@ impl Error {
             "file_uploads_except_images_disabled",
             "slack_connect_file_upload_sharing_blocked",
         ];
-        let barred = |error: &str| class(error) == Class::Scope || NAMES.contains(&error);
-        matches!(self, Self::Answered { error, .. } if barred(error))
+        let forbids = |error: &str| class(error) == ErrorClass::Scope || NAMES.contains(&error);
+        matches!(self, Self::Answered { error, .. } if forbids(error))
     }
 
-    /// The token is good for nothing any more.
-    pub(super) fn is_revoked(&self) -> bool {
-        matches!(self, Self::Answered { error, .. } if class(error) == Class::Credentials)
+    pub(super) fn is_token_refused(&self) -> bool {
+        matches!(self, Self::Answered { error, .. } if class(error) == ErrorClass::Credentials)
     }
 
-    /// Said of a message: its workspace takes nothing from us any more. `no_permission` may be about one channel only.
-    pub(super) fn bars_us(&self) -> bool {
+    /// The workspace no longer accepts messages. `no_permission` may concern one channel only.
+    pub(super) fn is_workspace_lost(&self) -> bool {
         match self {
-            Self::Answered { error, .. } => self.is_revoked() || error == "missing_scope",
-            Self::NotShared(error) => !error.bars_files() && error.bars_us(),
-            Self::Limited { .. }
-            | Self::Held(_)
-            | Self::OnTheWay { .. }
+            Self::Answered { error, .. } => self.is_token_refused() || error == "missing_scope",
+            Self::FileNotShared(error) => !error.forbids_files() && error.is_workspace_lost(),
+            Self::RateLimited { .. }
+            | Self::Penalized(_)
+            | Self::Intermediary { .. }
             | Self::Link(_)
-            | Self::Dropped(_)
-            | Self::Silent(_)
+            | Self::SocketLost(_)
+            | Self::SocketSilent(_)
             | Self::NoHello(_)
             | Self::Unreachable(_)
-            | Self::Disabled
+            | Self::SocketModeDisabled
             | Self::NoAppToken
             | Self::NoBotToken
-            | Self::MixedUp
-            | Self::ResponseGone
+            | Self::SwappedTokens
+            | Self::ResponseExpired
             | Self::NoPrivateFiles
             | Self::Closed => false,
         }
     }
 
-    /// The error with which a link ends whose sockets are given up.
-    pub(super) fn given_up(self) -> Self {
+    /// After the last reconnect attempt.
+    pub(super) fn into_link_error(self) -> Self {
         if self.fault() == Fault::Fatal { self } else { Self::Unreachable(Box::new(self)) }
     }
 
-    /// This workspace does not know the chat; another may.
+    /// Another workspace may have the chat.
     pub(super) fn is_chat_unknown(&self) -> bool {
-        matches!(self, Self::Answered { error, .. } if class(error) == Class::NoChat)
+        matches!(self, Self::Answered { error, .. } if class(error) == ErrorClass::NoChat)
     }
 }
 
-fn sentence(error: &str, needed: Option<&str>, token: Sort) -> String {
-    let (name, setting) = match token {
-        Sort::App => ("app token", "SLACK_APP_TOKEN"),
-        Sort::Bot => ("bot token", "SLACK_BOT_TOKEN"),
+fn display_answer(error: &str, needed: Option<&str>, token: TokenKind) -> String {
+    let (kind, setting) = match token {
+        TokenKind::App => ("app token", "SLACK_APP_TOKEN"),
+        TokenKind::Bot => ("bot token", "SLACK_BOT_TOKEN"),
     };
     match class(error) {
-        Class::Credentials => format!(
-            "Slack does not accept the {name} ({error}): take a valid one from api.slack.com/apps and set \
+        ErrorClass::Credentials => format!(
+            "Slack does not accept the {kind} ({error}): copy a valid one from api.slack.com/apps into \
              {setting}"
         ),
-        Class::Scope => format!(
-            "the Slack {name} lacks the scope {} ({error}): add it at api.slack.com/apps and install the app \
+        ErrorClass::Scope => format!(
+            "the Slack {kind} lacks the scope {} ({error}): add it at api.slack.com/apps and install the app \
              again",
-            needed.unwrap_or("that this needs")
+            needed.unwrap_or("for this request")
         ),
-        Class::Forbidden
-        | Class::NoChat
-        | Class::Gone
-        | Class::TooLong
-        | Class::BadFormat
-        | Class::Limited
-        | Class::Broken
-        | Class::Busy
-        | Class::Other => format!("Slack answered {error}"),
+        ErrorClass::Forbidden
+        | ErrorClass::NoChat
+        | ErrorClass::Gone
+        | ErrorClass::TooLong
+        | ErrorClass::BadFormat
+        | ErrorClass::Limited
+        | ErrorClass::ServerError
+        | ErrorClass::Unavailable
+        | ErrorClass::Other => format!("Slack answered {error}"),
     }
 }
 
@@ -380,10 +382,10 @@ fn sentence(error: &str, needed: Option<&str>, token: Sort) -> String {
 mod tests {
     use super::*;
 
-    const SOON: Fault = Fault::Later { after: None };
+    const LATER: Fault = Fault::Later { after: None };
 
     fn answered(error: &str) -> Error {
-        Error::Answered { error: error.into(), needed: None, token: Sort::Bot }
+        Error::Answered { error: error.into(), needed: None, token: TokenKind::Bot }
     }
 
     #[track_caller]
@@ -393,7 +395,7 @@ mod tests {
     }
 
     #[test]
-    fn every_name_has_one_meaning() {
+    fn classifies_error_names() {
         use Fault::{Fatal, Refused};
         use Kind::{BadFormat, ChatNotFound, Forbidden, NotFound, RateLimited, TooLong, Transient, Unknown};
         use Reached::{Maybe, No};
@@ -414,19 +416,19 @@ mod tests {
             ("restricted_action_non_threadable_channel", Refused, No, NotFound, "slack_not_found"),
             ("msg_too_long", Refused, No, TooLong, "slack_too_long"),
             ("invalid_blocks", Refused, No, BadFormat, "slack_bad_format"),
-            ("ratelimited", SOON, No, RateLimited, "slack_rate_limited"),
-            ("internal_error", SOON, Maybe, Unknown, "slack_server_error"),
-            ("fatal_error", SOON, Maybe, Unknown, "slack_server_error"),
-            ("service_unavailable", SOON, No, Transient, "slack_server_error"),
-            ("whatever_comes_next", Refused, No, Unknown, "slack_bad_request"),
+            ("ratelimited", LATER, No, RateLimited, "slack_rate_limited"),
+            ("internal_error", LATER, Maybe, Unknown, "slack_server_error"),
+            ("fatal_error", LATER, Maybe, Unknown, "slack_server_error"),
+            ("service_unavailable", LATER, No, Transient, "slack_server_error"),
+            ("a_new_error_name", Refused, No, Unknown, "slack_bad_request"),
         ] {
             check(&answered(name), fault, reached, kind, code);
         }
     }
 
     #[test]
-    fn no_name_stands_in_two_classes() {
-        let mut names: Vec<&str> = NAMES.iter().flat_map(|(_, names)| names.iter().copied()).collect();
+    fn every_name_has_one_class() {
+        let mut names: Vec<&str> = ERROR_NAMES.iter().flat_map(|(_, names)| names.iter().copied()).collect();
         let count = names.len();
         names.sort_unstable();
         names.dedup();
@@ -434,47 +436,47 @@ mod tests {
     }
 
     #[test]
-    fn trouble_on_the_way_may_have_had_its_effect_and_a_socket_never() {
+    fn only_a_lost_request_may_have_had_an_effect() {
         use Kind::{Transient, Unknown};
         use Reached::{Maybe, No};
         let link = Error::Link;
-        check(&link(Failure::Unreached("refused".into())), SOON, No, Transient, "slack_connect_error");
-        check(&link(Failure::Lost("reset".into())), SOON, Maybe, Unknown, "slack_network_error");
-        check(&Error::OnTheWay { status: 502 }, SOON, Maybe, Unknown, "slack_server_error");
-        check(&Error::Dropped("reset".into()), SOON, No, Transient, "slack_socket_lost");
-        check(&Error::Silent(Duration::ZERO), SOON, No, Transient, "slack_socket_silent");
+        check(&link(HttpError::ConnectFailed("refused".into())), LATER, No, Transient, "slack_connect_error");
+        check(&link(HttpError::ConnectionLost("reset".into())), LATER, Maybe, Unknown, "slack_network_error");
+        check(&Error::Intermediary { status: 502 }, LATER, Maybe, Unknown, "slack_server_error");
+        check(&Error::SocketLost("reset".into()), LATER, No, Transient, "slack_socket_lost");
+        check(&Error::SocketSilent(Duration::ZERO), LATER, No, Transient, "slack_socket_silent");
         let wait = Some(Duration::from_secs(3));
         let later = Fault::Later { after: wait };
-        check(&Error::Limited { after: wait }, later, No, Kind::RateLimited, "slack_rate_limited");
+        check(&Error::RateLimited { after: wait }, later, No, Kind::RateLimited, "slack_rate_limited");
     }
 
     #[test]
-    fn a_link_that_is_given_up_ends_unreachable_unless_a_person_is_needed() {
-        let lost = Error::Dropped("reset".into());
-        assert_eq!(lost.clone().given_up(), Error::Unreachable(Box::new(lost)));
-        assert_eq!(answered("invalid_auth").given_up(), answered("invalid_auth"));
+    fn lost_link_ends_as_unreachable_unless_the_error_is_fatal() {
+        let lost = Error::SocketLost("reset".into());
+        assert_eq!(lost.clone().into_link_error(), Error::Unreachable(Box::new(lost)));
+        assert_eq!(answered("invalid_auth").into_link_error(), answered("invalid_auth"));
     }
 
     #[test]
-    fn what_needs_a_person_says_what_to_do() {
+    fn fatal_errors_give_advice() {
         for (error, words) in [
             (answered("invalid_auth"), "SLACK_BOT_TOKEN"),
             (
-                Error::Answered { error: "invalid_auth".into(), needed: None, token: Sort::App },
+                Error::Answered { error: "invalid_auth".into(), needed: None, token: TokenKind::App },
                 "SLACK_APP_TOKEN",
             ),
             (
                 Error::Answered {
                     error: "missing_scope".into(),
                     needed: Some("chat:write".into()),
-                    token: Sort::Bot,
+                    token: TokenKind::Bot,
                 },
                 "chat:write",
             ),
-            (Error::Disabled, "Socket Mode"),
+            (Error::SocketModeDisabled, "Socket Mode"),
             (Error::NoAppToken, "connections:write"),
             (Error::NoBotToken, "SLACK_BOT_TOKEN"),
-            (Error::MixedUp, "xapp-"),
+            (Error::SwappedTokens, "xapp-"),
         ] {
             assert_eq!(error.fault(), Fault::Fatal, "{error}");
             assert!(error.to_string().contains(words), "{error}");

@@ -1,18 +1,16 @@
-//! Text into messages: mrkdwn, at most 39,000 characters each.
+//! Renders Markdown as mrkdwn, in parts of at most 39,000 characters.
 //!
-//! mrkdwn has no escapes for its marks, only for `&`, `<` and `>`; whatever stands between the last two is a
-//! command to Slack. Links and people that the text calls are let through, everything else is escaped: a
-//! model that writes `<!channel>` wakes nobody.
+//! mrkdwn escapes only `&`, `<` and `>`; text between the last two is an entity. Links, user mentions and
+//! channels are kept, other entities are escaped, so `<!channel>` in a model's text notifies no one.
 
 use petasos_core::text::{Limits, Unit, split_measured};
 
 use super::{MAX_EDIT, MAX_MESSAGE, Slack};
 use crate::markdown::{self, Block, Inline, Style};
-use crate::{MARK_ROOM, Part};
+use crate::{PREFIX_RESERVE, Part};
 
-const LIMITS: Limits = Limits::new(MAX_MESSAGE - MARK_ROOM, Unit::Chars);
-/// Stand for the `<` and `>` of what is let through while Markdown is read, which has a meaning of its own
-/// for them. A text cannot contain them: they are taken out first.
+const LIMITS: Limits = Limits::new(MAX_MESSAGE - PREFIX_RESERVE, Unit::Chars);
+/// Placeholders for the `<` and `>` of kept entities while Markdown is parsed. Removed from the text first.
 const OPEN: char = '\u{e000}';
 const CLOSE: char = '\u{e001}';
 
@@ -21,8 +19,7 @@ impl Slack {
         parts(text, &LIMITS)
     }
 
-    /// Marked up like the answer itself: Markdown that is not closed yet is read as text. An edit takes less
-    /// than a new message.
+    /// Rendered like the answer; unclosed Markdown is text. Edits are shorter than new messages.
     pub fn preview(&self, text: &str, cursor: &str) -> String {
         preview(text, cursor)
     }
@@ -32,33 +29,33 @@ fn parts(text: &str, limits: &Limits) -> Vec<Part> {
     if text.trim().is_empty() {
         return Vec::new();
     }
-    let held = held(text);
-    // A table of empty cells leaves nothing; then its source is what there is to say.
-    let source = Some(markdown::without_tables(&held)).filter(|it| !it.trim().is_empty());
-    let source = source.as_deref().unwrap_or(&held);
+    let protected = protect_entities(text);
+    // A table of empty cells renders as nothing; then its source is sent.
+    let source = Some(markdown::without_tables(&protected)).filter(|it| !it.trim().is_empty());
+    let source = source.as_deref().unwrap_or(&protected);
     let measure = |part: &str| limits.unit.len(&mrkdwn(&markdown::parse(part)));
-    let marked = |part: String| {
+    let to_part = |part: String| {
         let blocks = markdown::parse(&part);
         Part::marked(mrkdwn(&blocks), markdown::plain(&blocks).replace(OPEN, "<").replace(CLOSE, ">"))
     };
-    split_measured(source, limits, &measure).into_iter().map(marked).collect()
+    split_measured(source, limits, &measure).into_iter().map(to_part).collect()
 }
 
 fn preview(text: &str, cursor: &str) -> String {
     let room = MAX_EDIT.saturating_sub(Unit::Chars.len(cursor));
-    let mut take = room;
+    let mut length = room;
     loop {
-        let source = held(Unit::Chars.prefix(text, take));
+        let source = protect_entities(Unit::Chars.prefix(text, length));
         let shown = mrkdwn(&markdown::parse(&markdown::without_tables(&source)));
-        if Unit::Chars.len(&shown) <= room || take == 0 {
+        if Unit::Chars.len(&shown) <= room || length == 0 {
             return format!("{shown}{cursor}");
         }
-        take -= (take / 8).max(1);
+        length -= (length / 8).max(1);
     }
 }
 
-/// The text with what is let through out of Markdown's sight.
-fn held(text: &str) -> String {
+/// Replaces the angle brackets of kept entities with placeholders.
+fn protect_entities(text: &str) -> String {
     let text = text.replace([OPEN, CLOSE], "");
     let mut out = String::with_capacity(text.len());
     let mut rest = text.as_str();
@@ -66,7 +63,7 @@ fn held(text: &str) -> String {
         out.push_str(&rest[..at]);
         rest = &rest[at + 1..];
         match rest.find(['<', '>', '\n']).filter(|end| rest[*end..].starts_with('>')) {
-            Some(end) if is_let_through(&rest[..end]) => {
+            Some(end) if is_kept_entity(&rest[..end]) => {
                 out.push(OPEN);
                 out.push_str(&rest[..end]);
                 out.push(CLOSE);
@@ -80,7 +77,7 @@ fn held(text: &str) -> String {
 }
 
 /// `@U123`, `#C123|name`, `https://e.org|label`; a bare address is left to Markdown.
-fn is_let_through(inner: &str) -> bool {
+fn is_kept_entity(inner: &str) -> bool {
     let (target, label) = inner.split_once('|').unwrap_or((inner, ""));
     let id = |rest: &str, begins: [char; 2]| {
         rest.starts_with(begins) && rest.len() > 1 && rest.bytes().all(|b| b.is_ascii_alphanumeric())
@@ -102,22 +99,22 @@ fn is_web(url: &str) -> bool {
 
 fn mrkdwn(blocks: &[Block]) -> String {
     let mut out = String::new();
-    for (at, block) in blocks.iter().enumerate() {
-        if at > 0 {
+    for (index, block) in blocks.iter().enumerate() {
+        if index > 0 {
             out.push('\n');
         }
         match block {
-            Block::Line(line) => inlines(&mut out, line),
-            Block::Heading(line) => styled(&mut out, Style::Bold, line),
+            Block::Line(line) => push_inlines(&mut out, line),
+            Block::Heading(line) => push_styled(&mut out, Style::Bold, line),
             Block::Quote(line) => {
                 out.push('>');
-                inlines(&mut out, line);
+                push_inlines(&mut out, line);
             }
             Block::Code { lead, language: _, code } => {
-                inlines(&mut out, lead);
+                push_inlines(&mut out, lead);
                 out.push_str("```\n");
                 // Three ticks would close the block.
-                verbatim(&mut out, &code.replace("```", "``\u{200b}`"));
+                push_code(&mut out, &code.replace("```", "``\u{200b}`"));
                 out.push_str("\n```");
             }
         }
@@ -125,41 +122,41 @@ fn mrkdwn(blocks: &[Block]) -> String {
     out
 }
 
-fn inlines(out: &mut String, line: &[Inline]) {
+fn push_inlines(out: &mut String, line: &[Inline]) {
     for inline in line {
         match inline {
-            Inline::Text(text) => escaped(out, text),
+            Inline::Text(text) => push_escaped(out, text),
             Inline::Code(code) => {
                 out.push('`');
-                verbatim(out, code);
+                push_code(out, code);
                 out.push('`');
             }
-            Inline::Styled(style, inner) => styled(out, *style, inner),
-            Inline::Link { text, url } if is_web(url) => link(out, text, url),
+            Inline::Styled(style, inner) => push_styled(out, *style, inner),
+            Inline::Link { text, url } if is_web(url) => push_link(out, text, url),
             Inline::Link { text, url } => {
-                inlines(out, text);
+                push_inlines(out, text);
                 out.push_str(" (");
-                escaped(out, url);
+                push_escaped(out, url);
                 out.push(')');
             }
         }
     }
 }
 
-fn styled(out: &mut String, style: Style, inner: &[Inline]) {
+fn push_styled(out: &mut String, style: Style, inner: &[Inline]) {
     let mark = match style {
         Style::Bold => "*",
         Style::Italic => "_",
         Style::Strike => "~",
-        // Slack cannot hide anything.
+        // Slack has no spoilers.
         Style::Spoiler => "",
     };
     out.push_str(mark);
-    inlines(out, inner);
+    push_inlines(out, inner);
     out.push_str(mark);
 }
 
-fn link(out: &mut String, text: &[Inline], url: &str) {
+fn push_link(out: &mut String, text: &[Inline], url: &str) {
     out.push('<');
     for c in url.chars() {
         match c {
@@ -173,13 +170,13 @@ fn link(out: &mut String, text: &[Inline], url: &str) {
     }
     out.push('|');
     let mut label = String::new();
-    inlines(&mut label, text);
-    // What is let through elsewhere would end the link here.
+    push_inlines(&mut label, text);
+    // A kept entity would end the link.
     out.push_str(&label.replace('<', "&lt;").replace('>', "&gt;").replace('|', "¦"));
     out.push('>');
 }
 
-fn escaped(out: &mut String, text: &str) {
+fn push_escaped(out: &mut String, text: &str) {
     let mut rest = text;
     while let Some(c) = rest.chars().next() {
         rest = &rest[c.len_utf8()..];
@@ -201,8 +198,8 @@ fn escaped(out: &mut String, text: &str) {
     }
 }
 
-/// Code is shown as it is, but `<!…>` would still call everybody.
-fn verbatim(out: &mut String, code: &str) {
+/// Code is not escaped, but `<!…>` would still notify a whole channel.
+fn push_code(out: &mut String, code: &str) {
     out.push_str(&code.replace(OPEN, "<").replace(CLOSE, ">").replace("<!", "&lt;!"));
 }
 

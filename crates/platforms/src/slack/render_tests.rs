@@ -3,29 +3,29 @@ use proptest::prelude::*;
 use super::*;
 
 #[derive(serde::Deserialize)]
-struct Case {
+struct RenderVector {
     #[serde(rename = "in")]
     source: String,
     out: String,
 }
 
-fn one(source: &str) -> String {
+fn render_one(source: &str) -> String {
     let parts = parts(source, &LIMITS);
     assert_eq!(parts.len(), 1, "{source:?}");
     parts[0].text.clone()
 }
 
 #[test]
-fn vectors_come_out_as_given() {
-    let cases: Vec<Case> =
+fn renders_the_test_vectors() {
+    let cases: Vec<RenderVector> =
         serde_json::from_str(include_str!("../../tests/vectors/slack_mrkdwn.json")).expect("vectors");
     for case in cases {
-        assert_eq!(one(&case.source), case.out, "{:?}", case.source);
+        assert_eq!(render_one(&case.source), case.out, "{:?}", case.source);
     }
 }
 
 #[test]
-fn marks_are_written_so_that_slack_reads_the_same() {
+fn renders_markdown_as_equivalent_mrkdwn() {
     for (source, want) in [
         ("* item", "• item"),
         ("||hidden||", "hidden"),
@@ -40,12 +40,12 @@ fn marks_are_written_so_that_slack_reads_the_same() {
         ("<@U1|ada> <#C1|general> <mailto:a@e.org|mail>", "<@U1|ada> <#C1|general> <mailto:a@e.org|mail>"),
         ("|A|B|\n|-|-|\n|1|2|", "*1*\n• B: 2"),
     ] {
-        assert_eq!(one(source), want, "{source:?}");
+        assert_eq!(render_one(source), want, "{source:?}");
     }
 }
 
 #[test]
-fn nothing_calls_everybody() {
+fn never_notifies_a_whole_channel() {
     for source in [
         "<!channel> all",
         "<!here|x>",
@@ -58,33 +58,33 @@ fn nothing_calls_everybody() {
         "<@U1|<!here>>",
         "<@!channel>",
     ] {
-        let out = one(source);
+        let out = render_one(source);
         assert!(!out.contains("<!") && !out.contains("<@!"), "{source:?}: {out}");
     }
 }
 
 #[test]
-fn a_long_answer_is_cut_into_numbered_messages_with_whole_fences() {
+fn splits_long_answers_into_numbered_parts_with_whole_fences() {
     let code = "    let x = \"<a> & b\";\n".repeat(3000);
     let source = format!("Intro.\n\n```rust\n{code}```\n\n{}", "Tail & more. ".repeat(400));
     let parts = parts(&source, &LIMITS);
     assert!(parts.len() >= 2);
-    for (at, part) in parts.iter().enumerate() {
-        assert!(Unit::Chars.len(&part.text) <= MAX_MESSAGE - MARK_ROOM);
-        assert!(part.text.ends_with(&format!("({}/{})", at + 1, parts.len())));
+    for (index, part) in parts.iter().enumerate() {
+        assert!(Unit::Chars.len(&part.text) <= MAX_MESSAGE - PREFIX_RESERVE);
+        assert!(part.text.ends_with(&format!("({}/{})", index + 1, parts.len())));
         assert_eq!(part.text.matches("```").count() % 2, 0);
     }
 }
 
 #[test]
-fn blank_text_is_no_message() {
+fn renders_blank_text_as_no_message() {
     for blank in ["", " ", "\n\t\u{a0}\n"] {
         assert_eq!(parts(blank, &LIMITS), [], "{blank:?}");
     }
 }
 
 #[test]
-fn a_preview_fits_one_edit_with_its_cursor() {
+fn preview_fits_one_edit_with_its_cursor() {
     assert_eq!(preview("**bold** and **half", " ▉"), "*bold* and **half ▉");
     assert_eq!(preview("", " ▉"), " ▉");
     for source in ["& ".repeat(5000), "[a](https://e.org) ".repeat(900), "x".repeat(9000)] {
@@ -95,9 +95,8 @@ fn a_preview_fits_one_edit_with_its_cursor() {
 }
 
 proptest! {
-    /// What Slack would obey is a person, a channel or a link; everything else is escaped.
     #[test]
-    fn only_what_is_let_through_has_angle_brackets(source in "[<>!@#UC|*_`a/:\\[\\]() \u{e000}\u{e001}https]{0,60}") {
+    fn only_kept_entities_have_angle_brackets(source in "[<>!@#UC|*_`a/:\\[\\]() \u{e000}\u{e001}https]{0,60}") {
         for part in parts(&source, &LIMITS) {
             prop_assert!(!part.text.contains("<!"), "{source:?} -> {:?}", part.text);
             prop_assert!(!part.text.contains([OPEN, CLOSE]), "{source:?} -> {:?}", part.text);

@@ -1,12 +1,11 @@
-//! The few fields we read of Slack's objects. Everything is optional that Slack may leave out, and what we
-//! do not know is ignored.
+//! The fields that the adapter reads of Slack's objects. Fields that Slack may leave out are optional;
+//! unknown fields are ignored.
 
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
-/// Whatever comes over the socket.
 #[derive(Debug, Deserialize)]
-pub(super) struct Frame {
+pub(super) struct SocketFrame {
     #[serde(rename = "type", default)]
     pub(super) kind: String,
     pub(super) envelope_id: Option<String>,
@@ -17,14 +16,14 @@ pub(super) struct Frame {
     pub(super) accepts_response_payload: bool,
 }
 
-/// What every envelope has, even one we cannot read.
+/// Even an unreadable envelope has an id.
 #[derive(Deserialize)]
-pub(super) struct Identified {
+pub(super) struct EnvelopeId {
     pub(super) envelope_id: String,
 }
 
 #[derive(Debug, Deserialize)]
-pub(super) struct Callback {
+pub(super) struct EventCallback {
     pub(super) team_id: Option<String>,
     pub(super) context_team_id: Option<String>,
     #[serde(default)]
@@ -37,16 +36,16 @@ pub(super) struct Authorization {
     pub(super) team_id: Option<String>,
 }
 
-/// Enough to see whether an event is for us; those that are not have other shapes.
+/// Read before the event itself: other types have other fields.
 #[derive(Debug, Deserialize)]
-pub(super) struct Typed {
+pub(super) struct EventType {
     #[serde(rename = "type")]
     pub(super) kind: String,
     pub(super) subtype: Option<String>,
 }
 
 #[derive(Debug, Deserialize)]
-pub(super) struct Message {
+pub(super) struct SlackMessage {
     pub(super) channel: String,
     pub(super) channel_type: Option<String>,
     pub(super) user: Option<String>,
@@ -59,11 +58,11 @@ pub(super) struct Message {
     pub(super) thread_ts: Option<String>,
     pub(super) parent_user_id: Option<String>,
     #[serde(default)]
-    pub(super) files: Vec<File>,
+    pub(super) files: Vec<SlackFile>,
 }
 
 #[derive(Debug, Deserialize)]
-pub(super) struct File {
+pub(super) struct SlackFile {
     pub(super) id: String,
     pub(super) name: Option<String>,
     #[serde(default)]
@@ -71,14 +70,14 @@ pub(super) struct File {
     pub(super) subtype: Option<String>,
     pub(super) size: Option<u64>,
     pub(super) url_private: Option<String>,
-    /// Kept elsewhere, at an address of somebody else's choice.
+    /// Stored outside Slack, at an address chosen by its author.
     #[serde(default)]
     pub(super) is_external: bool,
     pub(super) mode: Option<String>,
 }
 
 #[derive(Debug, Deserialize)]
-pub(super) struct Command {
+pub(super) struct SlashCommand {
     pub(super) team_id: Option<String>,
     pub(super) channel_id: String,
     pub(super) channel_name: Option<String>,
@@ -95,18 +94,18 @@ pub(super) struct Command {
 pub(super) struct Interaction {
     #[serde(rename = "type")]
     pub(super) kind: String,
-    pub(super) user: User,
-    pub(super) team: Option<Numbered>,
-    pub(super) channel: Option<Numbered>,
-    pub(super) container: Option<Container>,
-    pub(super) message: Option<Pressed>,
+    pub(super) user: SlackUser,
+    pub(super) team: Option<ObjectId>,
+    pub(super) channel: Option<ObjectId>,
+    pub(super) container: Option<MessageContainer>,
+    pub(super) message: Option<PressedMessage>,
     #[serde(default)]
-    pub(super) actions: Vec<Action>,
+    pub(super) actions: Vec<BlockAction>,
     pub(super) trigger_id: Option<String>,
 }
 
 #[derive(Debug, Deserialize)]
-pub(super) struct User {
+pub(super) struct SlackUser {
     pub(super) id: String,
     pub(super) name: Option<String>,
     pub(super) username: Option<String>,
@@ -114,38 +113,37 @@ pub(super) struct User {
 }
 
 #[derive(Debug, Deserialize)]
-pub(super) struct Numbered {
+pub(super) struct ObjectId {
     pub(super) id: String,
 }
 
 #[derive(Debug, Deserialize)]
-pub(super) struct Container {
+pub(super) struct MessageContainer {
     pub(super) channel_id: Option<String>,
     pub(super) message_ts: Option<String>,
     pub(super) thread_ts: Option<String>,
 }
 
-/// The message below which a button was pressed.
 #[derive(Debug, Deserialize)]
-pub(super) struct Pressed {
+pub(super) struct PressedMessage {
     pub(super) thread_ts: Option<String>,
 }
 
 #[derive(Debug, Deserialize)]
-pub(super) struct Action {
+pub(super) struct BlockAction {
     pub(super) value: Option<String>,
     pub(super) action_ts: Option<String>,
 }
 
 /// `apps.connections.open`
 #[derive(Deserialize)]
-pub(super) struct Opened {
+pub(super) struct SocketUrl {
     pub(super) url: String,
 }
 
 /// `auth.test`
 #[derive(Deserialize)]
-pub(super) struct SignedIn {
+pub(super) struct AuthTest {
     pub(super) team_id: String,
     pub(super) team: Option<String>,
     pub(super) user_id: String,
@@ -154,50 +152,50 @@ pub(super) struct SignedIn {
 
 /// `chat.postMessage`
 #[derive(Deserialize)]
-pub(super) struct Posted {
+pub(super) struct PostedMessage {
     pub(super) ts: String,
 }
 
 /// `files.getUploadURLExternal`
 #[derive(Deserialize)]
-pub(super) struct Ticket {
+pub(super) struct UploadTicket {
     pub(super) upload_url: String,
     pub(super) file_id: String,
 }
 
-/// `conversations.open`
+/// `conversations.open`, `conversations.info`
 #[derive(Deserialize)]
-pub(super) struct Conversation {
-    pub(super) channel: Numbered,
+pub(super) struct ConversationInfo {
+    pub(super) channel: ObjectId,
 }
 
 /// `users.info`
 #[derive(Deserialize)]
-pub(super) struct Person {
-    pub(super) user: Profiled,
+pub(super) struct UserInfo {
+    pub(super) user: UserDetails,
 }
 
 #[derive(Deserialize)]
-pub(super) struct Profiled {
+pub(super) struct UserDetails {
     pub(super) name: Option<String>,
     pub(super) real_name: Option<String>,
-    pub(super) profile: Option<Profile>,
+    pub(super) profile: Option<UserProfile>,
 }
 
 #[derive(Deserialize)]
-pub(super) struct Profile {
+pub(super) struct UserProfile {
     pub(super) display_name: Option<String>,
 }
 
 /// `conversations.replies`
 #[derive(Deserialize)]
-pub(super) struct Replies {
+pub(super) struct RepliesResponse {
     #[serde(default)]
-    pub(super) messages: Vec<Earlier>,
+    pub(super) messages: Vec<ThreadMessage>,
 }
 
 #[derive(Debug, Deserialize)]
-pub(super) struct Earlier {
+pub(super) struct ThreadMessage {
     pub(super) ts: String,
     pub(super) user: Option<String>,
     pub(super) bot_id: Option<String>,

@@ -1,4 +1,4 @@
-//! The wire: `POST <base_url><token>/<method>` with JSON, and Telegram's envelope around every answer.
+//! Bot API client: `POST <base_url><token>/<method>` with JSON, and Telegram's response envelope.
 
 use std::time::Duration;
 
@@ -10,40 +10,39 @@ use serde_json::Value;
 use serde_json::value::RawValue;
 
 use super::{Config, Error};
-use crate::http::{self, Answer, Failure};
+use crate::http::{self, HttpError, HttpResponse};
 use crate::upload::{self, Upload};
-use crate::{Limits, Secret};
+use crate::{RateLimits, Secret};
 
-/// One connection pool to the Bot API.
 #[derive(Debug)]
-pub(super) struct Api {
+pub(super) struct BotApi {
     client: Client,
     base_url: String,
     token: Secret,
-    limits: Limits,
+    limits: RateLimits,
 }
 
 #[derive(Deserialize)]
-struct Envelope {
+struct ResponseEnvelope {
     ok: bool,
     result: Option<Box<RawValue>>,
     error_code: Option<u16>,
     description: Option<String>,
-    parameters: Option<Parameters>,
+    parameters: Option<ResponseParameters>,
 }
 
 #[derive(Deserialize, Default)]
-struct Parameters {
+struct ResponseParameters {
     retry_after: Option<f64>,
     migrate_to_chat_id: Option<i64>,
 }
 
-impl Api {
-    pub(super) fn new(client: Client, config: &Config, limits: Limits) -> Self {
+impl BotApi {
+    pub(super) fn new(client: Client, config: &Config, limits: RateLimits) -> Self {
         Self { client, base_url: config.base_url.clone(), token: config.token.clone(), limits }
     }
 
-    /// One try. The answer's `result`, read as `T`. `Adapter` sees to the rate limits of chats.
+    /// Sends one request and parses `result` as `T`. `Adapter` handles the rate limits of chats.
     pub(super) async fn call<T: DeserializeOwned>(
         &self,
         method: &'static str,
@@ -61,7 +60,7 @@ impl Api {
             .inspect_err(|error: &Error| self.limits.record_method(method, error.fault(), &error.to_string()))
     }
 
-    /// The same with a file under the name `field`.
+    /// Like `call`, with a file in the form field `field`.
     pub(super) async fn upload<T: DeserializeOwned>(
         &self,
         method: &'static str,
@@ -70,7 +69,7 @@ impl Api {
         upload: Upload<'_>,
         within: Duration,
     ) -> Result<T, Error> {
-        let within = upload.patience(within);
+        let within = upload.timeout(within);
         let request = upload.form(self.post(method), &upload::fields(parameters), field)?;
         self.exchange(request, within).await
     }
@@ -84,56 +83,57 @@ impl Api {
         request: RequestBuilder,
         within: Duration,
     ) -> Result<T, Error> {
-        let answer = http::once(request, within).await?;
+        let answer = http::send(request, within).await?;
         let result = result(&answer).map_err(|error| self.redacted(error))?;
-        serde_json::from_str(result.get()).map_err(|error| Failure::Garbage(place(&error)).into())
+        serde_json::from_str(result.get())
+            .map_err(|error| HttpError::Malformed(error_position(&error)).into())
     }
 
-    /// A description is the server's text, and a server may echo the address.
+    /// Server errors may echo the request's address.
     fn redacted(&self, error: Error) -> Error {
         match error {
             Error::Answered { code, description, retry_after, migrated_to } => {
                 let description = self.token.redact(&description);
                 Error::Answered { code, description, retry_after, migrated_to }
             }
-            Error::OnTheWay { .. }
+            Error::Intermediary { .. }
             | Error::Link(_)
-            | Error::Held(_)
+            | Error::Penalized(_)
             | Error::Unreachable(_)
             | Error::Conflict
-            | Error::NotBound(_)
+            | Error::BindError(_)
             | Error::Webhook(_)
-            | Error::Deaf
+            | Error::SelfCheckFailed
             | Error::Closed => error,
         }
     }
 }
 
-fn result(answer: &Answer) -> Result<Box<RawValue>, Error> {
-    // One update with broken UTF-8 must not hide the others.
+fn result(answer: &HttpResponse) -> Result<Box<RawValue>, Error> {
+    // One update with broken UTF-8 must not block the others.
     let body = String::from_utf8_lossy(&answer.body);
     let good = (200..300).contains(&answer.status);
-    let envelope: Envelope = match serde_json::from_str(&body) {
+    let envelope: ResponseEnvelope = match serde_json::from_str(&body) {
         Ok(envelope) => envelope,
-        Err(error) if good => return Err(Failure::Garbage(place(&error)).into()),
-        Err(_) if answer.status >= 500 => return Err(Error::OnTheWay { status: answer.status }),
+        Err(error) if good => return Err(HttpError::Malformed(error_position(&error)).into()),
+        Err(_) if answer.status >= 500 => return Err(Error::Intermediary { status: answer.status }),
         Err(_) => return Err(refusal(answer.status, None, None)),
     };
     if good && envelope.ok {
-        return envelope.result.ok_or_else(|| Failure::Garbage("no result".into()).into());
+        return envelope.result.ok_or_else(|| HttpError::Malformed("no result".into()).into());
     }
     if envelope.ok && answer.status >= 500 {
-        return Err(Error::OnTheWay { status: answer.status });
+        return Err(Error::Intermediary { status: answer.status });
     }
     let code = envelope.error_code.unwrap_or(answer.status);
     if (200..300).contains(&code) {
-        return Err(Failure::Garbage("neither a result nor an error".into()).into());
+        return Err(HttpError::Malformed("neither a result nor an error".into()).into());
     }
     Err(refusal(code, envelope.description, envelope.parameters))
 }
 
-fn refusal(code: u16, description: Option<String>, parameters: Option<Parameters>) -> Error {
-    let Parameters { retry_after, migrate_to_chat_id } = parameters.unwrap_or_default();
+fn refusal(code: u16, description: Option<String>, parameters: Option<ResponseParameters>) -> Error {
+    let ResponseParameters { retry_after, migrate_to_chat_id } = parameters.unwrap_or_default();
     Error::Answered {
         code,
         description: description.unwrap_or_else(|| "no description".to_owned()),
@@ -142,8 +142,8 @@ fn refusal(code: u16, description: Option<String>, parameters: Option<Parameters
     }
 }
 
-/// Where JSON went wrong. Its own message may quote what a user wrote.
-fn place(error: &serde_json::Error) -> String {
+/// The parser's own message may quote user text.
+fn error_position(error: &serde_json::Error) -> String {
     format!("{:?} error at line {} column {}", error.classify(), error.line(), error.column())
 }
 
@@ -152,7 +152,7 @@ mod tests {
     use super::*;
 
     fn read(status: u16, body: &str) -> Result<String, Error> {
-        result(&Answer { status, body: body.as_bytes().to_vec(), retry_after: None })
+        result(&HttpResponse { status, body: body.as_bytes().to_vec(), retry_after: None })
             .map(|raw| raw.get().to_owned())
     }
 
@@ -161,7 +161,7 @@ mod tests {
     }
 
     #[test]
-    fn the_envelope_decides_before_the_status() {
+    fn envelope_takes_precedence_over_the_status() {
         assert_eq!(read(200, r#"{"ok":true,"result":[1, 2]}"#), Ok("[1, 2]".to_owned()));
         assert_eq!(read(200, r#"{"ok":false,"error_code":403,"description":"no"}"#), refused(403, "no"));
         assert_eq!(read(400, r#"{"ok":false,"description":"no"}"#), refused(400, "no"));
@@ -170,14 +170,14 @@ mod tests {
     }
 
     #[test]
-    fn a_server_error_without_a_no_in_telegrams_envelope_is_not_telegrams() {
+    fn attributes_foreign_server_errors_to_an_intermediary() {
         for body in ["<html>502 Bad Gateway</html>", "", "{}", r#"{"error":"upstream"}"#, r#"{"ok":true}"#] {
-            assert_eq!(read(502, body), Err(Error::OnTheWay { status: 502 }), "{body:?}");
+            assert_eq!(read(502, body), Err(Error::Intermediary { status: 502 }), "{body:?}");
         }
     }
 
     #[test]
-    fn a_good_status_with_a_senseless_body_may_have_had_its_effect() {
+    fn malformed_success_has_an_unknown_outcome() {
         for body in ["<html>", "", "{}", r#"{"ok":true}"#, r#"{"ok":false}"#] {
             let error = read(200, body).expect_err(body);
             assert_eq!(error.reached(), petasos_core::Reached::Maybe, "{body:?}: {error}");
@@ -185,7 +185,7 @@ mod tests {
     }
 
     #[test]
-    fn waits_may_be_fractions_and_never_break_the_answer() {
+    fn accepts_fractional_and_invalid_waits() {
         let body = r#"{"ok":false,"error_code":429,"description":"slow","parameters":{"retry_after":1.5}}"#;
         let Err(Error::Answered { retry_after, .. }) = read(429, body) else { panic!("an answer") };
         assert_eq!(retry_after, Some(Duration::from_millis(1500)));
@@ -195,11 +195,11 @@ mod tests {
     }
 
     #[test]
-    fn broken_text_in_one_update_leaves_the_rest_readable() {
+    fn broken_utf8_in_one_update_keeps_the_others_readable() {
         let mut body = br#"{"ok":true,"result":[{"update_id":1,"x":""#.to_vec();
         body.push(0xff);
         body.extend_from_slice(br#""},{"update_id":2}]}"#);
-        let raw = result(&Answer { status: 200, body, retry_after: None }).expect("an envelope");
+        let raw = result(&HttpResponse { status: 200, body, retry_after: None }).expect("an envelope");
         let updates: Vec<Box<RawValue>> = serde_json::from_str(raw.get()).expect("a list");
         assert_eq!(updates.len(), 2);
     }

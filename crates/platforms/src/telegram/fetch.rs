@@ -1,4 +1,4 @@
-//! Files that people send: a handle becomes a path (`getFile`), and the path a download.
+//! Downloads: `getFile` resolves a file id to a path.
 
 use petasos_core::message::Attachment;
 use serde::Deserialize;
@@ -7,11 +7,11 @@ use serde_json::json;
 use super::{Telegram, is_own_server};
 use crate::download::{Error, Fetched};
 
-/// Telegram's own server hands out nothing larger.
-const MOST: u64 = 20 << 20;
+/// Limit of Telegram's own server.
+const MAX_DOWNLOAD: u64 = 20 << 20;
 
 #[derive(Deserialize)]
-struct Found {
+struct FileInfo {
     file_path: Option<String>,
 }
 
@@ -19,26 +19,26 @@ impl Telegram {
     pub async fn fetch(
         &self,
         attachment: &Attachment,
-        most: u64,
+        max_size: u64,
         to: &mut tokio::fs::File,
     ) -> Result<Fetched, Error> {
-        let most = if is_own_server(&self.config) { most } else { most.min(MOST) };
-        if attachment.size.is_some_and(|size| size > most) {
-            return Err(Error::TooLarge { most });
+        let max_size = if is_own_server(&self.config) { max_size } else { max_size.min(MAX_DOWNLOAD) };
+        if attachment.size.is_some_and(|size| size > max_size) {
+            return Err(Error::TooLarge { max_size });
         }
         let parameters = json!({ "file_id": attachment.reference });
-        let found: Found = self
-            .talk
+        let info: FileInfo = self
+            .api
             .call("getFile", &parameters, self.config.request_timeout)
             .await
             .map_err(crate::Error::from)?;
-        // Telegram keeps the path for an hour; one that has none any more is asked for again.
-        let path = found.file_path.ok_or(Error::Status { status: 404, after: None })?;
-        self.files.fetch(&self.address(&path), &|_| None, most, to).await
+        // Telegram keeps the path for an hour; a retry requests a new one.
+        let path = info.file_path.ok_or(Error::Status { status: 404, after: None })?;
+        self.files.fetch(&self.file_url(&path), &|_| None, max_size, to).await
     }
 
-    /// `<base>/bot<token>/…` has its files at `<base>/file/bot<token>/…`, unless the owner says where.
-    fn address(&self, path: &str) -> String {
+    /// `<base>/file/bot<token>/…`, unless `base_file_url` is set.
+    fn file_url(&self, path: &str) -> String {
         let token = self.config.token.expose();
         if let Some(files) = &self.config.base_file_url {
             return format!("{files}{token}/{path}");

@@ -1,21 +1,19 @@
-//! Telegram, over the Bot API.
+//! Telegram adapter, over the Bot API.
 //!
-//! Two connection pools: one for the long poll, one for everything else, so that a chat we write to never
-//! waits for the poll. The token is part of every address; no error and no log line shows an address.
+//! Long polls have their own connection pool, so sending never waits for a poll. The token is part of every
+//! address, so no error or log line shows an address.
 
 mod api;
 mod error;
 mod fetch;
-mod gate;
+mod filter;
+mod link;
 mod parse;
 mod react;
-mod receive;
 mod render;
 mod send;
 mod topic;
-mod webhook;
 mod wire;
-mod withheld;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -29,80 +27,75 @@ use reqwest::Url;
 use crate::AdapterKind;
 use crate::download::Fetcher;
 use crate::outgoing::FILES_HINT;
-use crate::{Limits, Secret, http};
-use api::Api;
+use crate::{RateLimits, Secret, http};
+use api::BotApi;
 pub use error::Error;
-use gate::Gate;
-use webhook::Door;
-pub use webhook::WebhookConfig;
+use filter::MessageFilter;
+pub use link::WebhookConfig;
+use link::WebhookEndpoint;
 
-/// Longest message, in UTF-16 units.
+/// In UTF-16 units.
 const MAX_MESSAGE: usize = 4096;
-/// Largest file, at Telegram's own server and at one of the owner's.
+/// At Telegram's own server, and at a custom one.
 const MAX_FILE: u64 = 50 << 20;
 const MAX_FILE_OWN: u64 = 2000 << 20;
 
 pub const DEFAULT_BASE_URL: &str = "https://api.telegram.org/bot";
 
-/// When a message may make a sound.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Notifications {
-    /// Only what is not marked silent: final answers.
+    /// Only final answers, which are not marked silent.
     #[default]
     Important,
     All,
 }
 
-/// One entry of the menu that clients show at `/`.
 #[derive(Debug, Clone, PartialEq, Eq, serde::Serialize)]
 pub struct MenuCommand {
     pub command: String,
     pub description: String,
 }
 
-/// What the owner set. Chats and topics are ids as text; a topic is `thread` or `chat:thread`.
+/// Chats and topics are ids as text; a topic is `thread` or `chat:thread`.
 #[derive(Debug, Clone)]
 pub struct Config {
     pub token: Secret,
     /// Requests go to `<base_url><token>/<method>`.
     pub base_url: String,
-    /// Files are fetched from `<base_file_url><token>/<path>`; beside `base_url` if there is none.
+    /// Downloads use `<base_file_url><token>/<path>`; derived from `base_url` if not set.
     pub base_file_url: Option<String>,
-    /// The system's own setting if there is none.
+    /// Defaults to the system's proxy.
     pub proxy: Option<Secret>,
-    /// Telegram calls us, instead of being polled.
+    /// Receive by webhook instead of polling.
     pub webhook: Option<WebhookConfig>,
-    /// How long the server may hold a poll that has nothing to say; whole seconds, at least one.
+    /// How long the server may hold an idle poll; whole seconds, at least one.
     pub poll_timeout: Duration,
-    /// How much longer a poll may take before it is abandoned.
+    /// Added to `poll_timeout` before a poll is abandoned.
     pub poll_grace: Duration,
-    /// First wait after a failed poll; the others are multiples of it.
     pub poll_backoff_base: Duration,
-    /// How often we ask whether updates wait that no poll brings.
-    pub probe_every: Duration,
-    /// How long any other request may take.
+    /// Interval of the stalled-poll check.
+    pub stall_check_interval: Duration,
+    /// Timeout of all other requests.
     pub request_timeout: Duration,
     pub notifications: Notifications,
     pub menu: Vec<MenuCommand>,
-    /// Show that we are writing.
     pub typing: bool,
     pub reply_to: ReplyTo,
-    /// Mark messages that are worked on.
     pub reactions: bool,
     /// In groups, answer only when addressed.
     pub require_mention: bool,
-    /// Regular expressions that count as being addressed; case does not matter.
+    /// Case-insensitive regular expressions that count as a mention.
     pub mention_patterns: Vec<String>,
-    /// Nothing but these groups, unless empty.
+    /// If not empty, only these groups.
     pub allowed_chats: Vec<String>,
-    /// An explicit mention is heard in groups that are not allowed, too.
+    /// Accept explicit mentions in groups outside `allowed_chats`.
     pub guest_mode: bool,
     pub free_response_chats: Vec<String>,
     pub free_response_topics: Vec<String>,
-    /// A message that names only other bots is not for us.
+    /// Ignore messages that mention only other bots.
     pub exclusive_bot_mentions: bool,
     pub ignored_threads: Vec<String>,
-    /// Nothing but these topics, unless empty.
+    /// If not empty, only these topics.
     pub allowed_topics: Vec<String>,
 }
 
@@ -117,7 +110,7 @@ impl Config {
             poll_timeout: Duration::from_secs(50),
             poll_grace: Duration::from_secs(15),
             poll_backoff_base: Duration::from_secs(5),
-            probe_every: Duration::from_secs(90),
+            stall_check_interval: Duration::from_secs(90),
             request_timeout: Duration::from_secs(20),
             notifications: Notifications::default(),
             menu: Vec::new(),
@@ -137,22 +130,21 @@ impl Config {
     }
 }
 
-/// The configuration cannot mean anything.
 #[derive(Debug, thiserror::Error)]
-pub enum Invalid {
+pub enum TelegramConfigError {
     #[error("telegram base_url {0:?} is not an http(s) address")]
     BaseUrl(String),
     #[error("telegram base_file_url {0:?} is not an http(s) address")]
     BaseFileUrl(String),
     #[error("telegram mention pattern {pattern:?}: {error}")]
     Pattern { pattern: String, error: Box<regex::Error> },
-    #[error("telegram webhook_url is set without webhook_secret, so anybody could speak as Telegram")]
+    #[error("telegram webhook_url is set without webhook_secret, so anyone could send updates; set a secret")]
     NoWebhookSecret,
-    #[error("telegram webhook_secret is not one that Telegram takes: up to 256 of A-Z a-z 0-9 _ -")]
+    #[error("telegram webhook_secret is not valid: use 1 to 256 of the characters A-Z a-z 0-9 _ -")]
     WebhookSecret,
     #[error("telegram webhook_url {0:?} is not an https address")]
     WebhookUrl(String),
-    #[error("telegram proxy or TLS set-up: {0}")]
+    #[error("telegram proxy or TLS setup: {0}")]
     Client(String),
 }
 
@@ -161,27 +153,25 @@ pub struct Telegram {
     platform: Platform,
     capabilities: Capabilities,
     config: Config,
-    gate: Arc<Gate>,
-    /// Where Telegram calls us, unless it is polled.
-    door: Option<Door>,
-    /// For the long poll alone.
-    poll: Api,
-    /// For everything else.
-    talk: Api,
-    limits: Limits,
+    filter: Arc<MessageFilter>,
+    /// Set in webhook mode.
+    endpoint: Option<WebhookEndpoint>,
+    poll_api: BotApi,
+    api: BotApi,
+    limits: RateLimits,
     files: Fetcher,
 }
 
 impl Telegram {
-    pub fn new(mut config: Config) -> Result<Self, Invalid> {
+    pub fn new(mut config: Config) -> Result<Self, TelegramConfigError> {
         config.poll_timeout = config.poll_timeout.max(Duration::from_secs(1));
-        let base = address(&config, &config.base_url).map_err(Invalid::BaseUrl)?;
+        let base = address(&config, &config.base_url).map_err(TelegramConfigError::BaseUrl)?;
         let files = config.base_file_url.as_ref().map(|url| address(&config, url)).transpose();
-        let files = files.map_err(Invalid::BaseFileUrl)?.unwrap_or_else(|| base.clone());
+        let files = files.map_err(TelegramConfigError::BaseFileUrl)?.unwrap_or_else(|| base.clone());
         let proxy = config.proxy.as_ref().map(Secret::expose);
-        let invalid = |error: reqwest::Error| Invalid::Client(error.without_url().to_string());
-        // Without HTTP/2 a poll that is dropped takes its connection with it: the next one has a new one.
-        let poll = http::upgradable(&base, proxy).map_err(invalid)?;
+        let invalid = |error: reqwest::Error| TelegramConfigError::Client(error.without_url().to_string());
+        // Over HTTP/1.1 a dropped poll closes its connection, so the next poll gets a new one.
+        let poll = http::http1_client(&base, proxy).map_err(invalid)?;
         let talk = http::client(&base, proxy).map_err(invalid)?;
         let fetch = if files.origin() == base.origin() {
             talk.clone()
@@ -189,15 +179,19 @@ impl Telegram {
             http::client(&files, proxy).map_err(invalid)?
         };
         let platform = AdapterKind::Telegram.platform();
-        let limits = Limits::new(platform);
+        let limits = RateLimits::new(platform);
         Ok(Self {
             platform,
             capabilities: capabilities(&config),
-            gate: Arc::new(Gate::new(&config)?),
-            door: config.webhook.as_ref().map(|webhook| Door::new(webhook, &config)).transpose()?,
-            poll: Api::new(poll, &config, limits.clone()),
+            filter: Arc::new(MessageFilter::new(&config)?),
+            endpoint: config
+                .webhook
+                .as_ref()
+                .map(|webhook| WebhookEndpoint::new(webhook, &config))
+                .transpose()?,
+            poll_api: BotApi::new(poll, &config, limits.clone()),
             files: Fetcher::new(files, fetch, config.proxy.clone()),
-            talk: Api::new(talk, &config, limits.clone()),
+            api: BotApi::new(talk, &config, limits.clone()),
             limits,
             config,
         })
@@ -207,12 +201,11 @@ impl Telegram {
         self.platform
     }
 
-    pub fn limits(&self) -> &Limits {
+    pub fn limits(&self) -> &RateLimits {
         &self.limits
     }
 
-    /// The bot's user id, with which every token begins. Empty if the token has no such beginning: then all
-    /// of it may be secret.
+    /// The bot's user id, which every token starts with. Empty if it does not: the whole token may be secret.
     pub fn account(&self) -> &str {
         self.config.token.expose().split_once(':').map_or("", |(id, _secret)| id)
     }
@@ -228,7 +221,7 @@ fn address(config: &Config, text: &str) -> Result<Url, String> {
     url.ok_or_else(|| config.token.redact(text))
 }
 
-/// A server of one's own takes and gives larger files.
+/// A custom Bot API server accepts larger files.
 fn is_own_server(config: &Config) -> bool {
     config.base_url.trim_end_matches('/') != DEFAULT_BASE_URL.trim_end_matches('/')
 }
@@ -247,14 +240,14 @@ fn capabilities(config: &Config) -> Capabilities {
         typing: config.typing,
         reply_to: config.reply_to,
         buttons: true,
-        marks: config.reactions,
-        threads_stand_alone: false,
+        status_reactions: config.reactions,
+        threads_are_separate: false,
         files: Some(if is_own_server(config) { MAX_FILE_OWN } else { MAX_FILE }),
         async_delivery: true,
         pace: Duration::from_secs(1),
-        // Two whole polls, or some questions about the webhook.
+        // Two whole polls, or a few webhook status requests.
         longest_silence: Some(match &config.webhook {
-            Some(webhook) => 4 * webhook.beat,
+            Some(webhook) => 4 * webhook.check_interval,
             None => 2 * (config.poll_timeout + config.poll_grace),
         }),
         hint: format!(
@@ -268,14 +261,14 @@ fn capabilities(config: &Config) -> Capabilities {
 mod tests {
     use super::*;
 
-    fn with(change: impl FnOnce(&mut Config)) -> Result<Telegram, Invalid> {
+    fn with(change: impl FnOnce(&mut Config)) -> Result<Telegram, TelegramConfigError> {
         let mut config = Config::new(Secret::new("123:abc"));
         change(&mut config);
         Telegram::new(config)
     }
 
     #[test]
-    fn a_setting_that_means_nothing_is_refused_and_named() {
+    fn refuses_invalid_settings_by_name() {
         let refused = |change: fn(&mut Config)| with(change).expect_err("refused").to_string();
         assert!(refused(|c| c.base_url = "api.telegram.org".into()).contains("base_url"));
         assert!(refused(|c| c.base_url = "ftp://e.org/bot".into()).contains("base_url"));
@@ -284,7 +277,7 @@ mod tests {
     }
 
     #[test]
-    fn the_account_is_the_part_of_the_token_that_is_no_secret() {
+    fn account_is_the_public_part_of_the_token() {
         for (token, want) in [("123:abc", "123"), ("123:a:b", "123"), ("abc", ""), ("", "")] {
             let telegram = with(|config| config.token = Secret::new(token)).expect("valid");
             assert_eq!(telegram.account(), want, "{token}");
@@ -292,7 +285,7 @@ mod tests {
     }
 
     #[test]
-    fn the_token_is_not_in_the_debug_output() {
+    fn debug_output_hides_the_token() {
         let telegram = with(|config| config.base_url = "http://127.0.0.1:9/bot".into()).expect("valid");
         assert!(!format!("{telegram:?}").contains("123:abc"));
     }

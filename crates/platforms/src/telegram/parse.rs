@@ -1,54 +1,62 @@
-//! One update into one `Inbound`. Pure.
+//! Parses one update into an `Inbound`. Pure.
 
 use petasos_core::message::{Attachment, ChatType};
 use petasos_core::{Inbound, Millis, Platform, Source};
 use serde_json::value::RawValue;
 
-use super::gate::{Gate, Scene, without_address};
-use super::wire::{CallbackQuery, Chat, File, Me, Message, Numbered, Update, User};
+use super::filter::{FilterInput, MessageFilter, strip_leading_mention};
+use super::wire::{
+    BotUser, CallbackQuery, TelegramChat, TelegramFile, TelegramMessage, Update, UpdateId, User,
+};
 
-/// Longest text that is taken; Telegram's own limit is far below.
+/// Far above Telegram's own limit.
 const TEXT_LIMIT: usize = 1024 * 1024;
-/// How the identity of a pressed button begins; Telegram's id of it follows.
+/// Prefix of the dedup key of a pressed button; the callback id follows.
 const CALLBACK: &str = "cb:";
-/// The topic of a forum that has no number on the wire.
+/// The general topic of a forum, which has no id on the wire.
 pub(super) const GENERAL: &str = "1";
 
-/// The update's number, which the offset needs even if we cannot read the rest.
-pub(super) fn number(raw: &RawValue) -> Option<i64> {
-    serde_json::from_str::<Numbered>(raw.get()).ok().map(|it| it.update_id)
+/// The update's id, which the offset needs even if the rest is unreadable.
+pub(super) fn update_id(raw: &RawValue) -> Option<i64> {
+    serde_json::from_str::<UpdateId>(raw.get()).ok().map(|it| it.update_id)
 }
 
-/// `Ok(None)`: well formed, and not for us (a join notice, another bot).
+/// `Ok(None)`: well-formed, but not for the bot.
 pub(super) fn inbound(
     raw: &RawValue,
     platform: Platform,
-    me: &Me,
-    gate: &Gate,
+    me: &BotUser,
+    filter: &MessageFilter,
 ) -> Result<Option<Inbound>, serde_json::Error> {
     let update: Update = serde_json::from_str(raw.get())?;
     if let Some(query) = update.callback_query {
-        return Ok(pressed(query, platform));
+        return Ok(button_press(query, platform));
     }
     let message = update.message.or(update.channel_post);
-    Ok(message.and_then(|message| said(message, update.update_id, platform, me, gate)))
+    Ok(message.and_then(|message| message_event(message, update.update_id, platform, me, filter)))
 }
 
-/// Telegram's id of the pressed button behind an event, if it is one.
+/// The callback id behind a dedup key, if the event is a pressed button.
 pub(super) fn callback_id(dedup: &str) -> Option<&str> {
     dedup.strip_prefix(CALLBACK)
 }
 
-fn pressed(query: CallbackQuery, platform: Platform) -> Option<Inbound> {
+fn button_press(query: CallbackQuery, platform: Platform) -> Option<Inbound> {
     let message = query.message?;
-    let mut source = place(&message, platform);
+    let mut source = source_of(&message, platform);
     source.user_id = Some(query.from.id.to_string());
     source.user_name = Some(full_name(&query.from));
-    Some(Inbound::new(source, format!("{CALLBACK}{}", query.id), bounded(query.data?)))
+    Some(Inbound::new(source, format!("{CALLBACK}{}", query.id), truncated(query.data?)))
 }
 
-fn said(mut message: Message, update_id: i64, platform: Platform, me: &Me, gate: &Gate) -> Option<Inbound> {
-    if is_ours(&message, me) || is_other_bot(&message) {
+fn message_event(
+    mut message: TelegramMessage,
+    update_id: i64,
+    platform: Platform,
+    me: &BotUser,
+    filter: &MessageFilter,
+) -> Option<Inbound> {
+    if is_from_bot(&message, me) || is_from_other_bot(&message) {
         return None;
     }
     let text = message.text.take().or_else(|| message.caption.take()).unwrap_or_default();
@@ -56,22 +64,22 @@ fn said(mut message: Message, update_id: i64, platform: Platform, me: &Me, gate:
     if text.trim().is_empty() && attachments.is_empty() {
         return None;
     }
-    let mut source = place(&message, platform);
-    let scene = Scene {
+    let mut source = source_of(&message, platform);
+    let input = FilterInput {
         private: source.chat_type == ChatType::Dm,
         chat: source.chat_id.as_deref().unwrap_or_default(),
         thread: source.thread_id.as_deref(),
         text: &text,
         name: &me.username,
-        addressed: answers(&message, me) || names(&message, me),
+        addressed: replies_to_bot(&message, me) || mentions_bot(&message, me),
     };
-    if !gate.admits(&scene) {
+    if !filter.accepts(&input) {
         return None;
     }
-    let overheard = !gate.is_addressed(&scene);
-    source.overheard = overheard;
-    let text = bounded(without_address(&text, &me.username).to_owned());
-    speaker(&mut source, &message);
+    let overheard = !filter.is_addressed(&input);
+    source.unaddressed = overheard;
+    let text = truncated(strip_leading_mention(&text, &me.username).to_owned());
+    set_author(&mut source, &message);
     Some(Inbound {
         source,
         dedup: update_id.to_string(),
@@ -81,32 +89,31 @@ fn said(mut message: Message, update_id: i64, platform: Platform, me: &Me, gate:
         context: None,
         sent_at: (message.date > 0).then(|| Millis(message.date.saturating_mul(1000))),
         internal: false,
-        answer_to: None,
+        reply_route: None,
         fingerprints: vec![],
     })
 }
 
-fn is_ours(message: &Message, me: &Me) -> bool {
+fn is_from_bot(message: &TelegramMessage, me: &BotUser) -> bool {
     message.from.as_ref().is_some_and(|from| from.id == me.id)
 }
 
-/// Someone who speaks as a chat comes with a stand-in bot as sender; that is a person.
-fn is_other_bot(message: &Message) -> bool {
+/// A person who speaks as a chat is sent with a stand-in bot as author.
+fn is_from_other_bot(message: &TelegramMessage) -> bool {
     message.sender_chat.is_none() && message.from.as_ref().is_some_and(|from| from.is_bot)
 }
 
-fn answers(message: &Message, me: &Me) -> bool {
+fn replies_to_bot(message: &TelegramMessage, me: &BotUser) -> bool {
     let replied = message.reply_to_message.as_deref().filter(|it| it.forum_topic_created.is_none());
-    replied.is_some_and(|it| is_ours(it, me))
+    replied.is_some_and(|it| is_from_bot(it, me))
 }
 
-fn names(message: &Message, me: &Me) -> bool {
+fn mentions_bot(message: &TelegramMessage, me: &BotUser) -> bool {
     let mut entities = message.entities.iter().chain(&message.caption_entities);
     entities.any(|entity| entity.user.as_ref().is_some_and(|user| user.id == me.id))
 }
 
-/// Where it was said.
-fn place(message: &Message, platform: Platform) -> Source {
+fn source_of(message: &TelegramMessage, platform: Platform) -> Source {
     let chat = &message.chat;
     let chat_type = match chat.kind.as_str() {
         "private" => ChatType::Dm,
@@ -117,7 +124,7 @@ fn place(message: &Message, platform: Platform) -> Source {
     let mut source = Source::new(platform, chat_type, chat.id.to_string());
     source.chat_name = chat_name(chat);
     source.message_id = Some(message.message_id.to_string());
-    // A plain group numbers its reply chains, too; those are no topics.
+    // Plain groups also number reply chains; those are not topics.
     source.thread_id = match message.message_thread_id {
         Some(thread) if message.is_topic_message => Some(thread.to_string()),
         Some(_) | None => (chat_type == ChatType::Forum).then(|| GENERAL.to_owned()),
@@ -127,7 +134,7 @@ fn place(message: &Message, platform: Platform) -> Source {
     source
 }
 
-fn speaker(source: &mut Source, message: &Message) {
+fn set_author(source: &mut Source, message: &TelegramMessage) {
     if let Some(chat) = &message.sender_chat {
         source.user_id = Some(chat.id.to_string());
         source.user_name = chat_name(chat);
@@ -138,32 +145,32 @@ fn speaker(source: &mut Source, message: &Message) {
 }
 
 fn full_name(user: &User) -> String {
-    let name = joined(&user.first_name, user.last_name.as_deref());
+    let name = joined_name(&user.first_name, user.last_name.as_deref());
     if name.is_empty() { user.username.clone().unwrap_or_default() } else { name }
 }
 
-fn chat_name(chat: &Chat) -> Option<String> {
-    let person = joined(chat.first_name.as_deref().unwrap_or_default(), chat.last_name.as_deref());
+fn chat_name(chat: &TelegramChat) -> Option<String> {
+    let person = joined_name(chat.first_name.as_deref().unwrap_or_default(), chat.last_name.as_deref());
     let person = Some(person).filter(|name| !name.is_empty());
     chat.title.clone().or(person).or_else(|| chat.username.clone())
 }
 
-fn joined(first: &str, last: Option<&str>) -> String {
+fn joined_name(first: &str, last: Option<&str>) -> String {
     format!("{first} {}", last.unwrap_or_default()).trim().to_owned()
 }
 
-/// The marked passage if there is one, else the whole text that is answered.
-fn quoted(message: &Message) -> Option<String> {
+/// The quoted passage if there is one, else the whole message replied to.
+fn quoted(message: &TelegramMessage) -> Option<String> {
     let passage = message.quote.as_ref().map(|quote| quote.text.clone());
     let whole = || {
         let replied = message.reply_to_message.as_deref()?;
         replied.text.clone().or_else(|| replied.caption.clone())
     };
-    passage.or_else(whole).filter(|text| !text.is_empty()).map(bounded)
+    passage.or_else(whole).filter(|text| !text.is_empty()).map(truncated)
 }
 
-fn attachments(message: &Message) -> Vec<Attachment> {
-    // Telegram lists the sizes of one photo, the largest last; an animation comes as a document, too.
+fn attachments(message: &TelegramMessage) -> Vec<Attachment> {
+    // A photo is listed in several sizes, the largest last. An animation is sent as a document, too.
     let document = message.document.as_ref().filter(|_| message.animation.is_none());
     let files = [
         ("photo", message.photo.last()),
@@ -176,7 +183,7 @@ fn attachments(message: &Message) -> Vec<Attachment> {
         ("sticker", message.sticker.as_ref()),
     ];
     let mut found: Vec<_> =
-        files.into_iter().filter_map(|(kind, file)| file.map(|file| attached(kind, file))).collect();
+        files.into_iter().filter_map(|(kind, file)| file.map(|file| attachment(kind, file))).collect();
     found.extend(message.location.as_ref().map(|at| Attachment {
         kind: "location".into(),
         reference: format!("{},{}", at.latitude, at.longitude),
@@ -186,7 +193,7 @@ fn attachments(message: &Message) -> Vec<Attachment> {
     found.extend(message.contact.as_ref().map(|contact| Attachment {
         kind: "contact".into(),
         reference: contact.phone_number.clone(),
-        name: Some(joined(&contact.first_name, contact.last_name.as_deref())),
+        name: Some(joined_name(&contact.first_name, contact.last_name.as_deref())),
         ..Attachment::default()
     }));
     found.extend(message.poll.as_ref().map(|poll| Attachment {
@@ -198,7 +205,7 @@ fn attachments(message: &Message) -> Vec<Attachment> {
     found
 }
 
-fn attached(kind: &str, file: &File) -> Attachment {
+fn attachment(kind: &str, file: &TelegramFile) -> Attachment {
     let name = file.file_name.as_ref().or(file.title.as_ref()).or(file.emoji.as_ref());
     Attachment {
         kind: kind.to_owned(),
@@ -210,8 +217,7 @@ fn attached(kind: &str, file: &File) -> Attachment {
     }
 }
 
-/// A text above the limit is cut, and says so.
-fn bounded(mut text: String) -> String {
+fn truncated(mut text: String) -> String {
     if text.len() <= TEXT_LIMIT {
         return text;
     }

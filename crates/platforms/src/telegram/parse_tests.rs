@@ -4,23 +4,23 @@ use super::*;
 use crate::Secret;
 use crate::telegram::Config;
 
-fn me() -> Me {
-    Me { id: 42, username: "petasos_bot".into() }
+fn me() -> BotUser {
+    BotUser { id: 42, username: "petasos_bot".into() }
 }
 
 fn platform() -> Platform {
     Platform::parse("telegram").expect("known")
 }
 
-fn raw(update: &Value) -> Box<RawValue> {
+fn raw_update(update: &Value) -> Box<RawValue> {
     serde_json::value::to_raw_value(update).expect("JSON")
 }
 
 fn read_with(update: &Value, change: impl FnOnce(&mut Config)) -> Option<Inbound> {
     let mut config = Config::new(Secret::new("t"));
     change(&mut config);
-    let gate = Gate::new(&config).expect("valid");
-    inbound(&raw(update), platform(), &me(), &gate).expect("readable")
+    let filter = MessageFilter::new(&config).expect("valid");
+    inbound(&raw_update(update), platform(), &me(), &filter).expect("readable")
 }
 
 fn read(update: &Value) -> Option<Inbound> {
@@ -52,7 +52,7 @@ fn merge(into: &mut Value, fields: Value) {
 }
 
 #[test]
-fn a_private_message_becomes_an_inbound() {
+fn parses_a_private_message() {
     let event = read(&private(json!({ "text": "hello" }))).expect("for us");
     let mut source = Source::new(platform(), ChatType::Dm, "7");
     source.chat_name = Some("Ada".into());
@@ -68,19 +68,19 @@ fn a_private_message_becomes_an_inbound() {
         context: None,
         sent_at: Some(Millis(1_700_000_000_000)),
         internal: false,
-        answer_to: None,
+        reply_route: None,
         fingerprints: vec![],
     };
     assert_eq!(event, want);
 }
 
 #[test]
-fn rooms_and_topics_are_told_apart() {
+fn distinguishes_chats_and_topics() {
     let forum = json!({ "id": -100, "type": "supergroup", "title": "Club", "is_forum": true });
     let opening = json!({ "message_id": 1, "chat": forum, "forum_topic_created": { "name": "Plans" } });
     for (fields, chat_type, thread, topic) in [
         (json!({}), ChatType::Group, None, None),
-        // A reply chain of a plain group is no topic.
+        // Reply chains of a plain group are not topics.
         (json!({ "message_thread_id": 5 }), ChatType::Group, None, None),
         (json!({ "chat": forum }), ChatType::Forum, Some("1"), None),
         (
@@ -104,7 +104,7 @@ fn rooms_and_topics_are_told_apart() {
 }
 
 #[test]
-fn a_channel_post_and_an_anonymous_administrator_speak_as_a_chat() {
+fn channel_posts_and_anonymous_admins_have_a_chat_as_author() {
     let post = json!({ "update_id": 5, "channel_post": {
         "message_id": 1, "date": 1, "text": "news",
         "chat": { "id": -200, "type": "channel", "title": "News" },
@@ -122,7 +122,7 @@ fn a_channel_post_and_an_anonymous_administrator_speak_as_a_chat() {
 }
 
 #[test]
-fn what_is_not_for_us_is_nothing() {
+fn ignores_updates_not_for_the_bot() {
     for (why, update) in [
         (
             "our own words",
@@ -143,23 +143,23 @@ fn what_is_not_for_us_is_nothing() {
 }
 
 #[test]
-fn a_poison_update_keeps_its_number() {
-    let gate = Gate::new(&Config::new(Secret::new("t"))).expect("valid");
+fn reads_the_id_of_an_unreadable_update() {
+    let filter = MessageFilter::new(&Config::new(Secret::new("t"))).expect("valid");
     for update in [
         json!({ "update_id": 77, "message": { "message_id": "nine" } }),
         json!({ "update_id": 77, "message": 5 }),
         json!({ "update_id": 77, "message": { "message_id": 1, "chat": null } }),
     ] {
-        let raw = raw(&update);
-        assert!(inbound(&raw, platform(), &me(), &gate).is_err(), "{update}");
-        assert_eq!(number(&raw), Some(77));
+        let raw = raw_update(&update);
+        assert!(inbound(&raw, platform(), &me(), &filter).is_err(), "{update}");
+        assert_eq!(update_id(&raw), Some(77));
     }
-    assert_eq!(number(&raw(&json!({ "update_id": "x" }))), None);
-    assert_eq!(number(&raw(&json!([]))), None);
+    assert_eq!(update_id(&raw_update(&json!({ "update_id": "x" }))), None);
+    assert_eq!(update_id(&raw_update(&json!([]))), None);
 }
 
 #[test]
-fn attachments_come_with_their_caption() {
+fn keeps_captions_with_attachments() {
     let file = |id: &str| json!({ "file_id": id });
     for (fields, kind, reference, name) in [
         (json!({ "photo": [file("small"), file("large")] }), "photo", "large", None),
@@ -187,7 +187,7 @@ fn attachments_come_with_their_caption() {
 }
 
 #[test]
-fn a_reply_quotes_the_passage_or_the_whole_text() {
+fn reply_quotes_the_passage_or_the_whole_text() {
     let replied =
         json!({ "message_id": 3, "chat": { "id": 7, "type": "private" }, "text": "the whole text" });
     let whole = private(json!({ "text": "x", "reply_to_message": replied }));
@@ -197,7 +197,7 @@ fn a_reply_quotes_the_passage_or_the_whole_text() {
 }
 
 #[test]
-fn with_require_mention_a_group_must_address_us() {
+fn require_mention_drops_other_group_messages() {
     let ours = json!({ "message_id": 3, "chat": { "id": -100, "type": "supergroup" }, "text": "t",
                        "from": { "id": 42, "is_bot": true, "first_name": "P" } });
     let named = json!([{ "type": "text_mention", "offset": 0, "length": 1, "user": { "id": 42 } }]);
@@ -219,7 +219,7 @@ fn with_require_mention_a_group_must_address_us() {
 }
 
 #[test]
-fn a_pressed_button_is_its_data_and_can_be_acknowledged() {
+fn parses_a_pressed_button_with_its_callback_id() {
     let update = json!({ "update_id": 8, "callback_query": {
         "id": "555", "data": "ea:once:3",
         "from": { "id": 7, "first_name": "Ada" },
@@ -235,7 +235,7 @@ fn a_pressed_button_is_its_data_and_can_be_acknowledged() {
 }
 
 #[test]
-fn a_text_beyond_all_bounds_is_cut_and_says_so() {
+fn truncates_oversized_texts_visibly() {
     let text = "ü".repeat(TEXT_LIMIT);
     let event = read(&private(json!({ "text": text }))).expect("for us");
     assert!(event.text.len() < TEXT_LIMIT + 100);

@@ -1,28 +1,28 @@
-//! Marks below messages. Telegram replaces all of ours at once.
+//! Status reactions. Telegram replaces all of the bot's reactions at once.
 
 use petasos_core::Route;
 use serde_json::json;
 
 use super::send::id;
 use super::{Error, Telegram};
-use crate::Mark;
+use crate::StatusReaction;
 
 impl Telegram {
-    pub async fn react(&self, to: &Route, mark: Mark) -> Result<(), Error> {
+    pub async fn react(&self, to: &Route, mark: StatusReaction) -> Result<(), Error> {
         let Some(message) = &to.reply_to else { return Ok(()) };
         let shown: Vec<_> =
             emoji(mark).into_iter().map(|emoji| json!({ "type": "emoji", "emoji": emoji })).collect();
         let parameters = json!({ "chat_id": id(&to.chat_id), "message_id": id(message), "reaction": shown });
-        self.act("setMessageReaction", &parameters, Error::is_message_gone).await
+        self.call_ignoring("setMessageReaction", &parameters, Error::is_message_gone).await
     }
 }
 
-/// Telegram takes only some; a check mark is not among them.
-const fn emoji(mark: Mark) -> Option<&'static str> {
+/// Telegram allows a fixed set of emoji, without a check mark.
+const fn emoji(mark: StatusReaction) -> Option<&'static str> {
     match mark {
-        Mark::Seen => Some("👀"),
-        Mark::Done => Some("👍"),
-        Mark::Failed => Some("👎"),
-        Mark::Cleared => None,
+        StatusReaction::Seen => Some("👀"),
+        StatusReaction::Done => Some("👍"),
+        StatusReaction::Failed => Some("👎"),
+        StatusReaction::Cleared => None,
     }
 }

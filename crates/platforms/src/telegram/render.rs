@@ -1,15 +1,15 @@
-//! Text into messages: MarkdownV2, at most 4096 UTF-16 units each, with a plain copy of every one.
+//! Renders text as MarkdownV2 parts of at most 4096 UTF-16 units, each with a plain copy.
 //!
-//! The source is cut first and marked up afterwards, so that every part stands for itself: no escape, no
-//! fence and no emphasis is ever torn. Escapes make a text longer; the cut is measured after marking up.
+//! The source is split first and formatted afterwards, so no escape, fence or emphasis is torn. Escaping
+//! makes a text longer, so the split measures the formatted text.
 
 use petasos_core::text::{Limits, Unit, split_measured};
 
 use super::{MAX_MESSAGE, Telegram};
 use crate::markdown::{self, Block, Inline, Style};
-use crate::{MARK_ROOM, Part};
+use crate::{PREFIX_RESERVE, Part};
 
-const LIMITS: Limits = Limits::new(MAX_MESSAGE - MARK_ROOM, Unit::Utf16);
+const LIMITS: Limits = Limits::new(MAX_MESSAGE - PREFIX_RESERVE, Unit::Utf16);
 
 impl Telegram {
     pub fn render(&self, text: &str) -> Vec<Part> {
@@ -26,7 +26,7 @@ fn parts(text: &str, limits: &Limits) -> Vec<Part> {
     if text.trim().is_empty() {
         return Vec::new();
     }
-    // A table of empty cells leaves nothing; then its source is what there is to say.
+    // A table of empty cells renders to nothing; its source is shown instead.
     let source = Some(markdown::without_tables(text)).filter(|it| !it.trim().is_empty());
     let source = source.as_deref().unwrap_or(text);
     let measure = |part: &str| limits.unit.len(&markdown_v2(&markdown::parse(part)));
@@ -34,7 +34,7 @@ fn parts(text: &str, limits: &Limits) -> Vec<Part> {
         let blocks = markdown::parse(&part);
         let plain = markdown::plain(&blocks);
         if plain.trim().is_empty() {
-            // Nothing but marks (an empty block of code): a message without text would be refused.
+            // Only markup (an empty code block): Telegram refuses messages without text.
             return Part::plain(limits.unit.prefix(part.trim(), limits.max));
         }
         Part::marked(markdown_v2(&blocks), plain)
@@ -43,7 +43,7 @@ fn parts(text: &str, limits: &Limits) -> Vec<Part> {
 }
 
 fn markdown_v2(blocks: &[Block]) -> String {
-    let mut out = Out::default();
+    let mut out = MarkdownWriter::default();
     for (at, block) in blocks.iter().enumerate() {
         if at > 0 {
             out.text.push('\n');
@@ -69,13 +69,12 @@ fn markdown_v2(blocks: &[Block]) -> String {
 }
 
 #[derive(Default)]
-struct Out {
+struct MarkdownWriter {
     text: String,
-    /// Where the last italic stretch ended.
     italic_end: Option<usize>,
 }
 
-impl Out {
+impl MarkdownWriter {
     fn line(&mut self, line: &[Inline]) {
         for inline in line {
             match inline {
@@ -105,7 +104,7 @@ impl Out {
             Style::Spoiler => "||",
         };
         if style == Style::Italic && self.italic_end == Some(self.text.len()) {
-            // Two underscores in a row would underline; an empty bold keeps them apart.
+            // Two underscores in a row mean underline; an empty bold separates them.
             self.text.push_str("**");
         }
         self.text.push_str(mark);

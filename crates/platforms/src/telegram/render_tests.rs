@@ -3,7 +3,7 @@ use proptest::prelude::*;
 use super::*;
 
 #[derive(serde::Deserialize)]
-struct Case {
+struct FormatVector {
     #[serde(rename = "in")]
     source: String,
     out: String,
@@ -16,8 +16,8 @@ fn one(source: &str) -> String {
 }
 
 #[test]
-fn vectors_come_out_as_given() {
-    let cases: Vec<Case> =
+fn renders_the_vectors() {
+    let cases: Vec<FormatVector> =
         serde_json::from_str(include_str!("../../tests/vectors/telegram_mdv2.json")).expect("vectors");
     for case in cases {
         assert_eq!(one(&case.source), case.out, "{:?}", case.source);
@@ -26,7 +26,7 @@ fn vectors_come_out_as_given() {
 }
 
 #[test]
-fn marks_are_written_so_that_telegram_reads_the_same() {
+fn escapes_markup_for_telegram() {
     for (source, want) in [
         ("***x***", "*_x_*"),
         ("*a*_b_", "_a_**_b_"),
@@ -45,7 +45,7 @@ fn marks_are_written_so_that_telegram_reads_the_same() {
 }
 
 #[test]
-fn a_long_answer_is_cut_into_numbered_messages_with_whole_fences() {
+fn splits_long_answers_into_numbered_parts_with_whole_fences() {
     let code = "    let x = \"🙂\"; // (a.b)\n".repeat(250);
     let source = format!("Intro 🙂.\n\n```rust\n{code}```\n\n{}", "Tail! ".repeat(400));
     let parts = parts(&source, &LIMITS);
@@ -65,7 +65,7 @@ fn a_long_answer_is_cut_into_numbered_messages_with_whole_fences() {
 }
 
 #[test]
-fn a_text_of_nothing_but_marks_is_sent_as_it_was_written() {
+fn sends_text_of_markup_only_as_written() {
     for source in ["```\n```", "```rust\n\n```", "|a|\n|-|\n| |", ">"] {
         let part = parts(source, &LIMITS).pop().expect("a part");
         assert!(!part.plain.as_ref().unwrap_or(&part.text).trim().is_empty(), "{source:?}: {part:?}");
@@ -77,7 +77,7 @@ fn a_text_of_nothing_but_marks_is_sent_as_it_was_written() {
 }
 
 #[test]
-fn a_preview_fits_one_message_with_its_cursor() {
+fn preview_fits_one_message_with_its_cursor() {
     let preview = |text: &str| {
         let config = crate::telegram::Config::new(crate::Secret::new("t"));
         Telegram::new(config).expect("valid").preview(text, " ▉")
@@ -88,7 +88,7 @@ fn a_preview_fits_one_message_with_its_cursor() {
     assert!(long.ends_with("🙂 ▉"));
 }
 
-/// Text with many marks in it, as a model or a mischievous user may write.
+/// Text full of markup characters.
 fn marked_text() -> impl Strategy<Value = String> {
     let piece = prop_oneof![
         3 => "[a-z ]{1,12}",
@@ -121,7 +121,7 @@ proptest! {
     }
 
     #[test]
-    fn every_text_that_says_something_gives_messages_that_do(
+    fn nonblank_text_gives_nonblank_parts(
         text in prop_oneof![any::<String>(), marked_text(), r"[|\-:
 `~#>a]{0,40}", r"\s{0,20}"],
         max in 128_usize..600,
@@ -135,17 +135,17 @@ proptest! {
     }
 
     #[test]
-    fn rendering_never_more_than_quadruples(text in marked_text()) {
+    fn rendering_at_most_quadruples_the_length(text in marked_text()) {
         let source = markdown::without_tables(&text).into_owned();
         let marked = markdown_v2(&markdown::parse(&source));
         prop_assert!(Unit::Utf16.len(&marked) <= 4 * Unit::Utf16.len(&source) + 16, "{:?}", marked);
     }
 }
 
-/// Reads MarkdownV2 as strictly as the Bot API does.
+/// Parses MarkdownV2 as strictly as the Bot API.
 mod strict {
     #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-    enum Entity {
+    enum MarkupEntity {
         Bold,
         Italic,
         Underline,
@@ -159,21 +159,21 @@ mod strict {
 
     pub(super) fn check(text: &str) -> Result<(), String> {
         let chars: Vec<char> = text.chars().collect();
-        Checker { chars: &chars, at: 0, open: vec![] }.run()
+        StrictParser { chars: &chars, at: 0, open: vec![] }.run()
     }
 
-    struct Checker<'a> {
+    struct StrictParser<'a> {
         chars: &'a [char],
         at: usize,
-        open: Vec<Entity>,
+        open: Vec<MarkupEntity>,
     }
 
-    impl Checker<'_> {
+    impl StrictParser<'_> {
         fn run(mut self) -> Result<(), String> {
             while let Some(c) = self.peek(0) {
                 if c == '\\' && self.peek(1).is_some_and(|next| next.is_ascii()) {
                     self.at += 2;
-                } else if matches!(self.open.last(), Some(Entity::Code | Entity::Pre)) {
+                } else if matches!(self.open.last(), Some(MarkupEntity::Code | MarkupEntity::Pre)) {
                     self.in_code(c);
                 } else {
                     self.in_text(c)?;
@@ -186,11 +186,11 @@ mod strict {
         fn in_code(&mut self, c: char) {
             let fence = self.next_are("```");
             match self.open.last() {
-                Some(Entity::Pre) if fence => {
+                Some(MarkupEntity::Pre) if fence => {
                     self.open.pop();
                     self.at += 3;
                 }
-                Some(Entity::Code) if c == '`' => {
+                Some(MarkupEntity::Code) if c == '`' => {
                     self.open.pop();
                     self.at += 1;
                 }
@@ -200,21 +200,21 @@ mod strict {
 
         fn in_text(&mut self, c: char) -> Result<(), String> {
             let (entity, width) = match c {
-                '*' => (Entity::Bold, 1),
-                '_' if self.peek(1) == Some('_') => (Entity::Underline, 2),
-                '_' => (Entity::Italic, 1),
-                '~' => (Entity::Strike, 1),
-                '|' if self.peek(1) == Some('|') => (Entity::Spoiler, 2),
-                '`' if self.next_are("```") => (Entity::Pre, 3),
-                '`' => (Entity::Code, 1),
-                '[' => (Entity::Link, 1),
-                ']' if self.open.last() == Some(&Entity::Link) => return self.end_link(),
+                '*' => (MarkupEntity::Bold, 1),
+                '_' if self.peek(1) == Some('_') => (MarkupEntity::Underline, 2),
+                '_' => (MarkupEntity::Italic, 1),
+                '~' => (MarkupEntity::Strike, 1),
+                '|' if self.peek(1) == Some('|') => (MarkupEntity::Spoiler, 2),
+                '`' if self.next_are("```") => (MarkupEntity::Pre, 3),
+                '`' => (MarkupEntity::Code, 1),
+                '[' => (MarkupEntity::Link, 1),
+                ']' if self.open.last() == Some(&MarkupEntity::Link) => return self.end_link(),
                 '>' if self.at == 0 || self.chars[self.at - 1] == '\n' => {
-                    if !self.open.contains(&Entity::Quote) {
+                    if !self.open.contains(&MarkupEntity::Quote) {
                         if !self.open.is_empty() {
                             return Err(format!("a quote within {:?}", self.open));
                         }
-                        self.open.push(Entity::Quote);
+                        self.open.push(MarkupEntity::Quote);
                     }
                     self.at += 1;
                     return Ok(());
@@ -243,7 +243,7 @@ mod strict {
         }
 
         fn end_quote(&mut self) -> Result<(), String> {
-            match self.open.iter().position(|it| *it == Entity::Quote) {
+            match self.open.iter().position(|it| *it == MarkupEntity::Quote) {
                 None => Ok(()),
                 Some(at) if at + 1 == self.open.len() => {
                     self.open.pop();
@@ -282,7 +282,7 @@ mod strict {
     }
 
     #[test]
-    fn the_checker_itself_is_strict() {
+    fn strict_parser_rejects_bad_markup() {
         for bad in ["a.", "*a", "_a__b_", "[a]", "[a](b", "a > b", "*a\n>b*", ">*a\nb*", "a|b", "```\na"] {
             assert!(check(bad).is_err(), "{bad:?}");
         }

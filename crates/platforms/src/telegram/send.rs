@@ -1,5 +1,5 @@
-//! The way out. One call is one try; what is tried again here was answered with a refusal that names the
-//! cause, so it cannot appear twice: markup not understood, thread gone, replied message gone, group moved.
+//! Sending. One call is one attempt; a retry here follows only a refusal that names its cause (bad markup,
+//! missing thread or reply target, migrated group), so no message can appear twice.
 
 use petasos_core::Route;
 use petasos_core::outbox::Button;
@@ -9,27 +9,25 @@ use serde_json::{Value, json};
 use super::parse::{GENERAL, callback_id};
 use super::{Error, Notifications, Telegram};
 use crate::upload::Upload;
-use crate::{Part, Receipt, SendOptions, Show};
+use crate::{MediaKind, Part, Receipt, SendOptions};
 
-/// Buttons side by side.
-const ROW: usize = 2;
-/// Largest picture that is shown as one, also at a server of one's own.
+const BUTTONS_PER_ROW: usize = 2;
+/// Larger photos are sent as documents.
 const MAX_PHOTO: u64 = 10 << 20;
 
 #[derive(Deserialize)]
-struct Sent {
+struct SentMessage {
     message_id: i64,
 }
 
-/// What is asked for, and what has been given up on the way.
-struct Attempt<'a> {
+/// The message, without the parts that Telegram has refused.
+struct SendAttempt<'a> {
     chat: Value,
     thread: Option<&'a str>,
     thread_refused: bool,
     reply: Option<&'a str>,
-    marked: bool,
-    /// As what the file goes, if there is one.
-    show: Show,
+    formatted: bool,
+    show: MediaKind,
 }
 
 impl Telegram {
@@ -37,7 +35,7 @@ impl Telegram {
         if part.is_empty() {
             return Ok(Receipt::default());
         }
-        let mut attempt = Attempt::new(to, part, options);
+        let mut attempt = SendAttempt::new(to, part, options);
         loop {
             match self.try_send(&mut attempt, part, options).await {
                 Ok(sent) => {
@@ -47,39 +45,39 @@ impl Telegram {
                         opened: None,
                     });
                 }
-                Err(error) => attempt = attempt.without_cause_of(error, to)?,
+                Err(error) => attempt = attempt.after_refusal(error, to)?,
             }
         }
     }
 
     async fn try_send(
         &self,
-        attempt: &mut Attempt<'_>,
+        attempt: &mut SendAttempt<'_>,
         part: &Part,
         options: &SendOptions<'_>,
-    ) -> Result<Sent, Error> {
+    ) -> Result<SentMessage, Error> {
         let within = self.config.request_timeout;
         let Some(file) = &part.file else {
-            return self.talk.call("sendMessage", &self.message(attempt, part, options), within).await;
+            return self.api.call("sendMessage", &self.parameters(attempt, part, options), within).await;
         };
         let upload = Upload::open(file).await?;
-        if attempt.show == Show::Photo && upload.size > MAX_PHOTO {
-            attempt.show = Show::Document;
+        if attempt.show == MediaKind::Photo && upload.size > MAX_PHOTO {
+            attempt.show = MediaKind::Document;
         }
-        let (method, field) = method(attempt.show);
-        let parameters = self.message(attempt, part, options);
-        self.talk.upload(method, &parameters, field, upload, within).await
+        let (method, field) = upload_method(attempt.show);
+        let parameters = self.parameters(attempt, part, options);
+        self.api.upload(method, &parameters, field, upload, within).await
     }
 
     pub async fn edit(&self, to: &Route, message_id: &str, part: &Part) -> Result<Receipt, Error> {
-        let mut marked = part.plain.is_some();
+        let mut formatted = part.plain.is_some();
         loop {
             let mut parameters = json!({ "chat_id": id(&to.chat_id), "message_id": id(message_id) });
-            put_text(&mut parameters, "text", part, marked);
+            set_text(&mut parameters, "text", part, formatted);
             let edited: Result<Value, Error> =
-                self.talk.call("editMessageText", &parameters, self.config.request_timeout).await;
+                self.api.call("editMessageText", &parameters, self.config.request_timeout).await;
             match edited {
-                Err(error) if marked && error.is_bad_markup() => marked = false,
+                Err(error) if formatted && error.is_bad_markup() => formatted = false,
                 Err(error) if !error.is_not_modified() => return Err(error),
                 Ok(_) | Err(_) => {
                     return Ok(Receipt { message_id: Some(message_id.to_owned()), ..Receipt::default() });
@@ -90,7 +88,7 @@ impl Telegram {
 
     pub async fn delete(&self, to: &Route, message_id: &str) -> Result<(), Error> {
         let parameters = json!({ "chat_id": id(&to.chat_id), "message_id": id(message_id) });
-        self.act("deleteMessage", &parameters, Error::is_message_gone).await
+        self.call_ignoring("deleteMessage", &parameters, Error::is_message_gone).await
     }
 
     pub async fn typing(&self, to: &Route) -> Result<(), Error> {
@@ -98,11 +96,11 @@ impl Telegram {
         if let Some(thread) = thread(to) {
             parameters["message_thread_id"] = id(thread);
         }
-        self.act("sendChatAction", &parameters, |_| false).await
+        self.call_ignoring("sendChatAction", &parameters, |_| false).await
     }
 
-    /// Telegram shows them only to somebody who is alone with us.
-    pub fn drafts(&self, to: &Route) -> bool {
+    /// Telegram shows drafts in private chats only.
+    pub fn supports_drafts(&self, to: &Route) -> bool {
         is_private(to)
     }
 
@@ -111,7 +109,7 @@ impl Telegram {
         if let Some(thread) = thread(to) {
             parameters["message_thread_id"] = id(thread);
         }
-        self.act("sendMessageDraft", &parameters, |_| false).await
+        self.call_ignoring("sendMessageDraft", &parameters, |_| false).await
     }
 
     pub async fn answer_callback(&self, dedup: &str, notice: Option<&str>) -> Result<(), Error> {
@@ -122,29 +120,29 @@ impl Telegram {
         if let Some(notice) = notice {
             parameters["text"] = notice.into();
         }
-        self.act("answerCallbackQuery", &parameters, Error::is_callback_expired).await
+        self.call_ignoring("answerCallbackQuery", &parameters, Error::is_callback_expired).await
     }
 
-    /// `done_already` names the refusals that mean there is nothing left to do.
-    pub(super) async fn act(
+    /// `is_done` selects refusals that mean there is nothing left to do.
+    pub(super) async fn call_ignoring(
         &self,
         method: &'static str,
         parameters: &Value,
-        done_already: fn(&Error) -> bool,
+        is_done: fn(&Error) -> bool,
     ) -> Result<(), Error> {
-        match self.talk.call::<Value>(method, parameters, self.config.request_timeout).await {
+        match self.api.call::<Value>(method, parameters, self.config.request_timeout).await {
             Ok(_) => Ok(()),
-            Err(error) if done_already(&error) => Ok(()),
+            Err(error) if is_done(&error) => Ok(()),
             Err(error) => Err(error),
         }
     }
 
-    fn message(&self, attempt: &Attempt<'_>, part: &Part, options: &SendOptions<'_>) -> Value {
+    fn parameters(&self, attempt: &SendAttempt<'_>, part: &Part, options: &SendOptions<'_>) -> Value {
         let mut parameters = json!({ "chat_id": attempt.chat });
         match &part.file {
             Some(_) if part.text.trim().is_empty() => {}
-            Some(_) => put_text(&mut parameters, "caption", part, attempt.marked),
-            None => put_text(&mut parameters, "text", part, attempt.marked),
+            Some(_) => set_text(&mut parameters, "caption", part, attempt.formatted),
+            None => set_text(&mut parameters, "text", part, attempt.formatted),
         }
         if let Some(thread) = attempt.thread {
             parameters["message_thread_id"] = id(thread);
@@ -163,34 +161,34 @@ impl Telegram {
     }
 }
 
-impl<'a> Attempt<'a> {
+impl<'a> SendAttempt<'a> {
     fn new(to: &'a Route, part: &Part, options: &SendOptions<'_>) -> Self {
-        // In a group's topic the place says enough; a private topic is held by its anchor.
+        // In a group's topic no reply is needed; private topics need the reply as an anchor.
         let anchored = options.reply && (thread(to).is_none() || is_private(to));
         Self {
             chat: id(&to.chat_id),
             thread: thread(to),
             thread_refused: false,
             reply: to.reply_to.as_deref().filter(|_| anchored),
-            marked: part.plain.is_some(),
-            show: part.file.as_ref().map_or(Show::Document, |file| file.show),
+            formatted: part.plain.is_some(),
+            show: part.file.as_ref().map_or(MediaKind::Document, |file| file.show),
         }
     }
 
-    /// The next try after a refusal, or the refusal if there is nothing to leave out. Each kind of refusal
-    /// takes something away for good, so this ends.
-    fn without_cause_of(self, error: Error, to: &Route) -> Result<Self, Error> {
-        if self.marked && error.is_bad_markup() {
-            return Ok(Self { marked: false, ..self });
+    /// The next attempt after a refusal, or the refusal. Every step removes something for good, so the loop
+    /// ends.
+    fn after_refusal(self, error: Error, to: &Route) -> Result<Self, Error> {
+        if self.formatted && error.is_bad_markup() {
+            return Ok(Self { formatted: false, ..self });
         }
-        if self.show != Show::Document && error.is_file_unfit() {
-            return Ok(Self { show: Show::Document, ..self });
+        if self.show != MediaKind::Document && error.is_file_unfit() {
+            return Ok(Self { show: MediaKind::Document, ..self });
         }
         if self.reply.is_some() && error.is_reply_gone() {
             return Ok(Self { reply: None, ..self });
         }
         if self.thread.is_some() && !is_private(to) && error.is_thread_gone() {
-            // Telegram says so of living threads, too, now and then: the same one is tried once more.
+            // Telegram occasionally reports an existing thread as missing, so it is retried once.
             let thread = self.thread.filter(|_| !self.thread_refused);
             return Ok(Self { thread, thread_refused: true, ..self });
         }
@@ -203,10 +201,10 @@ impl<'a> Attempt<'a> {
     }
 }
 
-/// `field`: `text`, or `caption` below a file.
-fn put_text(parameters: &mut Value, field: &str, part: &Part, marked: bool) {
+/// `field`: `text`, or `caption` with a file.
+fn set_text(parameters: &mut Value, field: &str, part: &Part, formatted: bool) {
     match &part.plain {
-        Some(_) if marked => {
+        Some(_) if formatted => {
             parameters[field] = part.text.as_str().into();
             parameters["parse_mode"] = "MarkdownV2".into();
         }
@@ -215,35 +213,35 @@ fn put_text(parameters: &mut Value, field: &str, part: &Part, marked: bool) {
     }
 }
 
-/// The method for a file of this kind, and its name for the file.
-fn method(show: Show) -> (&'static str, &'static str) {
+/// The method and form field for this kind of file.
+fn upload_method(show: MediaKind) -> (&'static str, &'static str) {
     match show {
-        Show::Photo => ("sendPhoto", "photo"),
-        Show::Voice => ("sendVoice", "voice"),
-        Show::Audio => ("sendAudio", "audio"),
-        Show::Video => ("sendVideo", "video"),
-        Show::Document => ("sendDocument", "document"),
+        MediaKind::Photo => ("sendPhoto", "photo"),
+        MediaKind::Voice => ("sendVoice", "voice"),
+        MediaKind::Audio => ("sendAudio", "audio"),
+        MediaKind::Video => ("sendVideo", "video"),
+        MediaKind::Document => ("sendDocument", "document"),
     }
 }
 
-/// The topic to name on the wire: the general one has no number there.
+/// The topic id on the wire; the general topic has none.
 fn thread(to: &Route) -> Option<&str> {
     to.thread_id.as_deref().filter(|thread| *thread != GENERAL)
 }
 
-/// Groups and channels have negative ids, or a name.
+/// Groups and channels have negative ids or an `@name`.
 fn is_private(to: &Route) -> bool {
     to.chat_id.parse::<i64>().is_ok_and(|id| id > 0)
 }
 
-/// Ids are numbers on the wire; a chat may also be an `@name`.
+/// A number on the wire, or an `@name`.
 pub(super) fn id(text: &str) -> Value {
     text.parse::<i64>().map_or_else(|_| Value::from(text), Value::from)
 }
 
 fn keyboard(buttons: &[Button]) -> Vec<Vec<Value>> {
     let key = |button: &Button| json!({ "text": button.label, "callback_data": button.data });
-    buttons.chunks(ROW).map(|row| row.iter().map(key).collect()).collect()
+    buttons.chunks(BUTTONS_PER_ROW).map(|row| row.iter().map(key).collect()).collect()
 }
 
 #[cfg(test)]
@@ -254,7 +252,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_group_that_has_moved_is_followed_once() {
+    fn follows_a_migrated_group_once() {
         let to = Route {
             platform: Platform::parse("telegram").expect("known"),
             chat_id: "-5".into(),
@@ -268,9 +266,9 @@ mod tests {
             retry_after: None,
             migrated_to: Some(-1005),
         };
-        let first = Attempt::new(&to, &Part::plain("x"), &SendOptions::default());
-        let second = first.without_cause_of(moved.clone(), &to).expect("another try");
+        let first = SendAttempt::new(&to, &Part::plain("x"), &SendOptions::default());
+        let second = first.after_refusal(moved.clone(), &to).expect("another try");
         assert_eq!(second.chat, -1005);
-        assert_eq!(second.without_cause_of(moved.clone(), &to).err(), Some(moved));
+        assert_eq!(second.after_refusal(moved.clone(), &to).err(), Some(moved));
     }
 }

@@ -1,35 +1,34 @@
-//! The few fields we read of Telegram's objects. Everything is optional that Telegram may leave out, and
-//! what we do not know is ignored.
+//! Wire types: the few fields we read. Fields that Telegram may omit are optional, and unknown ones are
+//! ignored.
 
 use serde::Deserialize;
 
-/// Ourselves, as `getMe` tells.
+/// Response of `getMe`.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
-pub(super) struct Me {
+pub(super) struct BotUser {
     pub(super) id: i64,
     #[serde(default)]
     pub(super) username: String,
 }
 
-/// How many updates wait at Telegram.
 #[derive(Deserialize)]
 pub(super) struct WebhookInfo {
     #[serde(default)]
     pub(super) pending_update_count: u64,
 }
 
-/// What every update has, even one we cannot read.
+/// The part of an update that is always readable.
 #[derive(Deserialize)]
-pub(super) struct Numbered {
+pub(super) struct UpdateId {
     pub(super) update_id: i64,
 }
 
-/// Edits and member changes are left out: they are not for us (yet).
+/// Edits and member changes are not handled.
 #[derive(Debug, Deserialize)]
 pub(super) struct Update {
     pub(super) update_id: i64,
-    pub(super) message: Option<Message>,
-    pub(super) channel_post: Option<Message>,
+    pub(super) message: Option<TelegramMessage>,
+    pub(super) channel_post: Option<TelegramMessage>,
     pub(super) callback_query: Option<CallbackQuery>,
 }
 
@@ -37,7 +36,7 @@ pub(super) struct Update {
 pub(super) struct CallbackQuery {
     pub(super) id: String,
     pub(super) from: User,
-    pub(super) message: Option<Message>,
+    pub(super) message: Option<TelegramMessage>,
     pub(super) data: Option<String>,
 }
 
@@ -53,7 +52,7 @@ pub(super) struct User {
 }
 
 #[derive(Debug, Deserialize)]
-pub(super) struct Chat {
+pub(super) struct TelegramChat {
     pub(super) id: i64,
     #[serde(rename = "type", default)]
     pub(super) kind: String,
@@ -66,15 +65,15 @@ pub(super) struct Chat {
 }
 
 #[derive(Debug, Deserialize)]
-pub(super) struct Message {
+pub(super) struct TelegramMessage {
     pub(super) message_id: i64,
     pub(super) message_thread_id: Option<i64>,
     #[serde(default)]
     pub(super) is_topic_message: bool,
     pub(super) from: Option<User>,
-    /// Set when the sender speaks as a chat: channel posts, anonymous administrators.
-    pub(super) sender_chat: Option<Chat>,
-    pub(super) chat: Chat,
+    /// Set when the author speaks as a chat: channel posts, anonymous administrators.
+    pub(super) sender_chat: Option<TelegramChat>,
+    pub(super) chat: TelegramChat,
     #[serde(default)]
     pub(super) date: u64,
     pub(super) text: Option<String>,
@@ -83,25 +82,25 @@ pub(super) struct Message {
     pub(super) entities: Vec<Entity>,
     #[serde(default)]
     pub(super) caption_entities: Vec<Entity>,
-    pub(super) reply_to_message: Option<Box<Message>>,
+    pub(super) reply_to_message: Option<Box<TelegramMessage>>,
     pub(super) quote: Option<Quote>,
     pub(super) forum_topic_created: Option<Topic>,
     #[serde(default)]
-    pub(super) photo: Vec<File>,
-    pub(super) voice: Option<File>,
-    pub(super) audio: Option<File>,
-    pub(super) video: Option<File>,
-    pub(super) video_note: Option<File>,
-    pub(super) animation: Option<File>,
-    pub(super) document: Option<File>,
-    pub(super) sticker: Option<File>,
+    pub(super) photo: Vec<TelegramFile>,
+    pub(super) voice: Option<TelegramFile>,
+    pub(super) audio: Option<TelegramFile>,
+    pub(super) video: Option<TelegramFile>,
+    pub(super) video_note: Option<TelegramFile>,
+    pub(super) animation: Option<TelegramFile>,
+    pub(super) document: Option<TelegramFile>,
+    pub(super) sticker: Option<TelegramFile>,
     pub(super) location: Option<Location>,
     pub(super) venue: Option<Venue>,
     pub(super) contact: Option<Contact>,
     pub(super) poll: Option<Poll>,
 }
 
-/// Only what marks a person without a user name; `@names` are read from the text.
+/// Mentions without a user name; `@names` are read from the text.
 #[derive(Debug, Deserialize)]
 pub(super) struct Entity {
     pub(super) user: Option<User>,
@@ -118,14 +117,14 @@ pub(super) struct Topic {
 }
 
 #[derive(Debug, Deserialize)]
-pub(super) struct File {
+pub(super) struct TelegramFile {
     pub(super) file_id: String,
     pub(super) file_name: Option<String>,
     pub(super) mime_type: Option<String>,
     pub(super) file_size: Option<u64>,
     /// Of a sticker.
     pub(super) emoji: Option<String>,
-    /// Of a piece of music.
+    /// Of a music file.
     pub(super) title: Option<String>,
 }
 

@@ -1,11 +1,11 @@
-//! Text for a comment on GitHub: Markdown as it is, in parts that GitHub takes.
+//! Splits Markdown into comments for GitHub.
 
 use petasos_core::text::{Limits, Unit, split};
 
 use super::{MAX_COMMENT, Webhook};
-use crate::{MARK_ROOM, Part};
+use crate::{PREFIX_RESERVE, Part};
 
-const LIMITS: Limits = Limits::new(MAX_COMMENT - MARK_ROOM, Unit::Chars);
+const LIMITS: Limits = Limits::new(MAX_COMMENT - PREFIX_RESERVE, Unit::Chars);
 
 impl Webhook {
     pub fn render(&self, text: &str) -> Vec<Part> {
@@ -15,7 +15,7 @@ impl Webhook {
         split(text, &LIMITS).into_iter().map(Part::plain).collect()
     }
 
-    /// Nothing is shown before it is whole; this is for whoever asks all the same.
+    /// Never sent: the capabilities rule out edits.
     pub fn preview(&self, text: &str, cursor: &str) -> String {
         let room = MAX_COMMENT.saturating_sub(Unit::Chars.len(cursor));
         format!("{}{cursor}", Unit::Chars.prefix(text, room))

@@ -1,8 +1,6 @@
-//! The way out: comments on GitHub, over its REST API. Everything else that a webhook leads to is sent by the platform
-//! it goes to.
+//! Comments on GitHub, over its REST API. Other targets are sent by their own platform's adapter.
 //!
-//! One request is one try, and the error says whether it may have had its effect. That is why GitHub's own program is
-//! not run for it: its exit code does not say that, and it brings a configuration of its own.
+//! The `gh` program is not used: its exit code does not say whether a failed request may have had an effect.
 
 use std::fmt;
 
@@ -12,12 +10,12 @@ use serde::Deserialize;
 use serde_json::json;
 
 use super::{Error, Webhook};
-use crate::http::{self, Answer, Failure};
+use crate::http::{self, HttpError, HttpResponse};
 use crate::{Part, Receipt, Secret, SendOptions};
 
 const PREFIX: &str = "github:";
 
-/// An issue or a pull request: both are commented on in the same way.
+/// An issue or a pull request.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Issue {
     owner: String,
@@ -26,12 +24,12 @@ pub(super) struct Issue {
 }
 
 #[derive(Deserialize)]
-struct Comment {
+struct CreatedComment {
     id: u64,
 }
 
 impl Issue {
-    /// `None`: not certainly an issue. The words come from strangers and become part of an address.
+    /// `None`: not a valid issue. The values may come from strangers and become part of a URL.
     pub(super) fn new(repo: &str, number: &str) -> Option<Self> {
         let (owner, repo) = repo.split_once('/')?;
         let plain = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'-' | b'.');
@@ -48,7 +46,7 @@ impl Issue {
     }
 }
 
-/// As the chat of a route.
+/// The chat id of a route.
 impl fmt::Display for Issue {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{PREFIX}{}/{}#{}", self.owner, self.repo, self.number)
@@ -60,7 +58,7 @@ impl Webhook {
         if part.text.trim().is_empty() {
             return Ok(Receipt::default());
         }
-        let issue = Issue::parse(&to.chat_id).ok_or_else(|| Error::NoPlace(to.chat_id.clone()))?;
+        let issue = Issue::parse(&to.chat_id).ok_or_else(|| Error::NoRecipient(to.chat_id.clone()))?;
         let token = self.github_token.as_ref().map(Secret::expose).unwrap_or_default();
         let Issue { owner, repo, number } = issue;
         let request = self
@@ -70,22 +68,22 @@ impl Webhook {
             .header(AUTHORIZATION, format!("Bearer {token}"))
             .header("X-GitHub-Api-Version", "2022-11-28")
             .json(&json!({ "body": part.text }));
-        let answer = http::once(request, self.request_timeout).await?;
-        if !(200..300).contains(&answer.status) {
-            return Err(refusal(&answer));
+        let response = http::send(request, self.request_timeout).await?;
+        if !(200..300).contains(&response.status) {
+            return Err(github_error(&response));
         }
-        let comment: Comment = serde_json::from_slice(&answer.body)
-            .map_err(|error| Failure::Garbage(format!("column {}", error.column())))?;
+        let comment: CreatedComment = serde_json::from_slice(&response.body)
+            .map_err(|error| HttpError::Malformed(format!("column {}", error.column())))?;
         Ok(Receipt { message_id: Some(comment.id.to_string()), ..Receipt::default() })
     }
 
-    /// A comment is sent when it is whole, so there is none to replace, and nobody to see us type.
+    /// There are no previews, so nothing is edited or deleted.
     pub async fn edit(&self, to: &Route, _message_id: &str, _part: &Part) -> Result<Receipt, Error> {
-        Err(Error::NoPlace(to.chat_id.clone()))
+        Err(Error::NoRecipient(to.chat_id.clone()))
     }
 
     pub async fn delete(&self, to: &Route, _message_id: &str) -> Result<(), Error> {
-        Err(Error::NoPlace(to.chat_id.clone()))
+        Err(Error::NoRecipient(to.chat_id.clone()))
     }
 
     pub async fn typing(&self, _to: &Route) -> Result<(), Error> {
@@ -97,10 +95,10 @@ impl Webhook {
     }
 }
 
-/// GitHub says "too many" with 429, and with a 403 that names a wait or speaks of a rate limit: the hour's limit comes
-/// without one.
-fn refusal(answer: &Answer) -> Error {
-    let told = || String::from_utf8_lossy(&answer.body).to_lowercase().contains("rate limit");
-    let limited = answer.status == 429 || (answer.status == 403 && (answer.retry_after.is_some() || told()));
-    Error::GitHub { status: answer.status, retry_after: answer.retry_after, limited }
+/// GitHub limits with 429, or with a 403 that names a wait or, for the hourly limit, mentions it in the text.
+fn github_error(response: &HttpResponse) -> Error {
+    let mentions_limit = || String::from_utf8_lossy(&response.body).to_lowercase().contains("rate limit");
+    let forbidden_by_limit = || response.retry_after.is_some() || mentions_limit();
+    let limited = response.status == 429 || (response.status == 403 && forbidden_by_limit());
+    Error::GitHub { status: response.status, retry_after: response.retry_after, limited }
 }

@@ -1,18 +1,18 @@
-//! Where a connector is: one address for the socket, one for its HTTP endpoints.
+//! Addresses of a connector: the socket and the HTTP endpoints.
 
 use alloc::format;
 use alloc::string::{String, ToString};
 
 const PATH: &str = "/relay";
 
-/// What to dial. Idempotent.
+/// The socket's address. Idempotent.
 pub fn dial(url: &str) -> String {
     let url = scheme(url.trim(), &[("https://", "wss://"), ("http://", "ws://")]);
     let url = url.trim_end_matches('/');
     if url.ends_with(PATH) { url.to_string() } else { format!("{url}{PATH}") }
 }
 
-/// The HTTP endpoint of this name: `provision`, `enroll`, `policy`, `media`.
+/// The HTTP endpoint `name`: `provision`, `enroll`, `policy`, `media`.
 pub fn endpoint(url: &str, name: &str) -> String {
     let url = scheme(url.trim(), &[("wss://", "https://"), ("ws://", "http://")]);
     let url = url.trim_end_matches('/');

@@ -1,7 +1,7 @@
-//! What a gateway shows when it dials: its id and an expiry, signed with a secret that both ends know.
+//! Bearer tokens: gateway id and expiry, signed with a shared secret.
 //!
 //! `base64url(payload ":" exp ":" hex(hmac_sha256(secret, payload ":" exp)))`. The secret is used as text even if it
-//! looks like hex. Whoever calls brings the HMAC; it must compare in constant time.
+//! looks like hex. The caller supplies the HMAC, which must compare in constant time.
 
 use alloc::format;
 use alloc::string::{String, ToString};
@@ -10,25 +10,25 @@ use alloc::vec::Vec;
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 
-/// Seconds that a fresh token is good for.
+/// Validity of a fresh token in seconds.
 pub const LIFETIME: u64 = 300;
-/// Seconds that clocks may differ.
+/// Tolerated clock skew in seconds.
 pub const LEEWAY: u64 = 60;
-/// No token that is shown at an upgrade may be good for longer.
+/// Longest validity accepted for an upgrade.
 pub const LONGEST_LIFE: u64 = 900;
 const LONGEST_TOKEN: usize = 4096;
 
-/// `exp` 0: never. `sign(secret, message)` is HMAC-SHA256.
+/// `exp` 0: no expiry. `sign(secret, message)` is HMAC-SHA256.
 pub fn mint(payload: &str, secret: &str, exp: u64, sign: impl Fn(&[u8], &[u8]) -> Vec<u8>) -> String {
     let signed = format!("{payload}:{exp}");
     let signature = hex(&sign(secret.as_bytes(), signed.as_bytes()));
     URL_SAFE_NO_PAD.encode(format!("{signed}:{signature}"))
 }
 
-/// A token that was taken apart; nothing in it is proven.
+/// A parsed, unverified token.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Claim {
-    /// Only to look up the secrets with.
+    /// Use only to look up secrets.
     pub payload: String,
     pub exp: u64,
     signature: [u8; 32],
@@ -36,14 +36,14 @@ pub struct Claim {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Refused {
-    /// Unknown, wrong or revoked: nobody learns which.
+    /// Unknown, wrong or revoked; the caller does not learn which.
     Unauthorized,
-    /// The signature is right, the time has passed.
+    /// Valid signature, expired.
     Expired,
 }
 
 impl Claim {
-    /// `None`: nobody minted that.
+    /// `None`: malformed.
     pub fn read(token: &str) -> Option<Self> {
         if token.len() > LONGEST_TOKEN {
             return None;
@@ -58,8 +58,8 @@ impl Claim {
         (!payload.is_empty()).then(|| Self { payload: payload.to_string(), exp, signature })
     }
 
-    /// Against every secret that is good now; during a rotation there are two. `check(secret, message, signature)`
-    /// compares in constant time.
+    /// Verifies against every current secret; a rotation has two. `check(secret, message, signature)` compares in
+    /// constant time.
     pub fn verify<'a>(
         &self,
         now: u64,
@@ -71,14 +71,16 @@ impl Claim {
         for secret in secrets.into_iter().filter(|secret| !secret.is_empty()) {
             good |= check(secret.as_bytes(), signed.as_bytes(), &self.signature);
         }
-        match good {
-            false => Err(Refused::Unauthorized),
-            true if self.exp != 0 && now > self.exp => Err(Refused::Expired),
-            true => Ok(()),
+        if !good {
+            return Err(Refused::Unauthorized);
         }
+        if self.exp != 0 && now > self.exp {
+            return Err(Refused::Expired);
+        }
+        Ok(())
     }
 
-    /// The same for the upgrade of a socket, which must be fresh: clocks may differ a little, and no token is for ever.
+    /// Like `admit`, and limits the validity.
     pub fn admit<'a>(
         &self,
         now: u64,
@@ -91,13 +93,13 @@ impl Claim {
     }
 }
 
-/// The secret part of `Authorization: Bearer …`.
+/// The token of `Authorization: Bearer …`.
 pub fn bearer(header: &str) -> Option<&str> {
     let (scheme, token) = header.trim().split_once(' ')?;
     scheme.eq_ignore_ascii_case("bearer").then(|| token.trim()).filter(|token| !token.is_empty())
 }
 
-/// How the connector of old signed what it posted: `"{timestamp}." + body`. The skew is checked here.
+/// Verifies a webhook of an older connector, signed over `"{timestamp}." + body`, including its age.
 pub fn delivery_is_genuine<'a>(
     now: u64,
     timestamp: &str,

@@ -1,25 +1,25 @@
-//! The gateway's end of the relay: one connection to a connector, kept up, put to sleep and taken up again.
+//! The gateway's end of the relay: one connection to a connector, kept up, idled and resumed.
 //!
-//! Every dial has a number; what an older one still says is ignored. A first dial that fails is the caller's to
-//! know of, unless we were connected before; otherwise the channel dials for ever, with growing waits that begin anew only behind a connection that
-//! has lasted. Nothing is stored: what the connector did not get an acknowledgement for, it says again.
+//! Every dial has a generation; events of older ones are ignored. The first dial's failure is returned to the caller,
+//! unless an earlier channel was connected; otherwise the channel redials for ever, with growing waits that reset only
+//! after a lasting connection. Nothing is stored: the connector redelivers what was not acknowledged.
 //!
-//! Going idle is asked for and granted. A grant that comes too late (nobody waits for it any more) leaves a connector
-//! that keeps everything for the next connection, so there has to be one at once.
+//! Idling is requested and granted. After a grant that arrives too late, the connector holds everything for the next
+//! connection, so the channel reconnects at once.
 
 use alloc::vec;
 use alloc::vec::Vec;
 use core::time::Duration;
 
 use crate::close;
-use petasos_core::link::redial::{Hint, Policy, Redial};
+use petasos_core::link::reconnect::{ReconnectPolicy, Reconnector, ResumeHint};
 use petasos_core::time::Millis;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum State {
     New,
     Dialing,
-    /// The hellos are out; no descriptor yet.
+    /// Hellos sent, no descriptor yet.
     Handshaking {
         since: Millis,
     },
@@ -27,43 +27,43 @@ pub enum State {
         since: Millis,
         idle: Idle,
     },
-    /// Closed, and dialled again at `until`. `dormant`: on purpose.
+    /// Redials at `until`. `dormant`: closed on purpose.
     Waiting {
         until: Millis,
         dormant: bool,
     },
-    /// The connector does not want us any more: only a person can change that.
+    /// The connector refuses this gateway; only an operator can change that.
     Revoked,
     Closed,
 }
 
-/// How far we are with going idle.
+/// State of the idle handshake.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Idle {
     No,
     Asked {
         until: Millis,
     },
-    /// Asked once, and given up: a grant may still come.
+    /// Requested and given up; a late grant is possible.
     GivenUp,
-    /// What comes is kept for the next connection; what we say is still heard.
+    /// The connector holds events for the next connection; frames from the gateway are still processed.
     Granted,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Terms {
-    pub redial: Policy,
-    /// The wait of a channel that sleeps.
+pub struct ChannelPolicy {
+    pub redial: ReconnectPolicy,
+    /// Wait of a dormant channel.
     pub dormant: Duration,
     pub handshake: Duration,
-    /// The least wait after a connection that another process of this gateway took over.
+    /// Minimum wait after another process of this gateway superseded the connection.
     pub superseded: Duration,
 }
 
-impl Default for Terms {
+impl Default for ChannelPolicy {
     fn default() -> Self {
         Self {
-            redial: Policy::relay(Duration::from_secs(1), Duration::from_secs(30)),
+            redial: ReconnectPolicy::relay(Duration::from_secs(1), Duration::from_secs(30)),
             dormant: Duration::from_secs(1),
             handshake: Duration::from_secs(30),
             superseded: Duration::from_secs(30),
@@ -74,7 +74,6 @@ impl Default for Terms {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Event {
     Connect,
-    /// The upgrade is done.
     Dialled {
         generation: u64,
     },
@@ -88,7 +87,7 @@ pub enum Event {
         generation: u64,
         close: Option<Closed>,
     },
-    /// Not everything that came could be kept, and all that could be is: what is missing comes again.
+    /// Buffered events were dropped and must be redelivered; the others are stored.
     Overflowed {
         generation: u64,
     },
@@ -98,21 +97,21 @@ pub enum Event {
     GoIdle {
         wait: Duration,
     },
-    /// The grant is used: the connection may go, and is dialled again after `hold` (or the usual wait of one who sleeps).
+    /// Close after a grant; redial after `hold`, or after the dormant wait.
     Sleep {
         hold: Option<Duration>,
     },
-    /// The grant is not used after all, or sleep is over.
+    /// Reconnect: the grant is not used, or sleep ends.
     Wake,
     Disconnect,
     Tick,
 }
 
-/// How the other end closed the connection.
+/// Close code and reason of the peer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Closed {
     pub code: u16,
-    /// The token was good once.
+    /// The token had expired.
     pub expired: bool,
 }
 
@@ -123,17 +122,16 @@ pub enum Effect {
         generation: u64,
     },
     Hello,
-    /// The handshake is done: whoever waits for it hears of it.
     Up,
     GoingIdle,
-    /// To everybody who asked to go idle.
+    /// To all callers that requested idling.
     Answer {
         granted: bool,
     },
-    /// What waits for an answer will not get one; it may have had its effect.
+    /// Pending requests get no answer; their outcome is unknown.
     Abandon,
     Close,
-    /// The end: the first dial failed, or there is no other.
+    /// Final: the first dial failed, or the channel is shut down.
     GiveUp,
     Revoked,
 }
@@ -142,23 +140,23 @@ pub enum Effect {
 pub struct Channel {
     pub state: State,
     pub generation: u64,
-    redial: Redial,
-    /// There was a descriptor in this process: we were wanted once.
+    redial: Reconnector,
+    /// A descriptor was received in this process, so the connector knows this gateway.
     wanted: bool,
 }
 
 impl Channel {
     /// `wanted`: an earlier channel of this process had a descriptor.
-    pub const fn new(wanted: bool, terms: &Terms) -> Self {
-        Self { state: State::New, generation: 0, redial: Redial::new(terms.redial), wanted }
+    pub const fn new(wanted: bool, terms: &ChannelPolicy) -> Self {
+        Self { state: State::New, generation: 0, redial: Reconnector::new(terms.redial), wanted }
     }
 
     pub const fn wanted(&self) -> bool {
         self.wanted
     }
 
-    /// When to tick, if nothing happens before.
-    pub fn due(&self, terms: &Terms) -> Option<Millis> {
+    /// Time of the next tick.
+    pub fn due(&self, terms: &ChannelPolicy) -> Option<Millis> {
         match self.state {
             State::Handshaking { since } => Some(since.after(terms.handshake)),
             State::Serving { idle: Idle::Asked { until }, .. } | State::Waiting { until, .. } => Some(until),
@@ -170,7 +168,13 @@ impl Channel {
         }
     }
 
-    pub fn step(mut self, now: Millis, roll: u64, event: Event, terms: &Terms) -> (Self, Vec<Effect>) {
+    pub fn step(
+        mut self,
+        now: Millis,
+        roll: u64,
+        event: Event,
+        terms: &ChannelPolicy,
+    ) -> (Self, Vec<Effect>) {
         match event {
             Event::Connect => match self.state {
                 State::New => self.dial(vec![]),
@@ -189,7 +193,7 @@ impl Channel {
             | Event::IdleAck { generation }
                 if generation != self.generation =>
             {
-                (self, vec![]) // a connection that we have left is still talking
+                (self, vec![]) // an event of an older connection
             }
             Event::Dialled { .. } => match self.state {
                 State::Dialing => self.becomes(State::Handshaking { since: now }, vec![Effect::Hello]),
@@ -204,7 +208,7 @@ impl Channel {
                 State::Dialing if self.generation == 1 && !self.wanted => {
                     self.becomes(State::Closed, vec![Effect::GiveUp])
                 }
-                State::Dialing => self.ended(now, roll, Hint::Resume, vec![]),
+                State::Dialing => self.ended(now, roll, ResumeHint::Resume, vec![]),
                 State::New
                 | State::Handshaking { .. }
                 | State::Serving { .. }
@@ -271,13 +275,13 @@ impl Channel {
         }
     }
 
-    fn tick(self, now: Millis, roll: u64, terms: &Terms) -> (Self, Vec<Effect>) {
+    fn tick(self, now: Millis, roll: u64, terms: &ChannelPolicy) -> (Self, Vec<Effect>) {
         if self.due(terms).is_none_or(|due| now < due) {
             return (self, vec![]);
         }
         match self.state {
             State::Waiting { .. } => self.dial(vec![]),
-            State::Handshaking { .. } => self.ended(now, roll, Hint::Resume, vec![Effect::Close]),
+            State::Handshaking { .. } => self.ended(now, roll, ResumeHint::Resume, vec![Effect::Close]),
             State::Serving { since, idle: Idle::Asked { .. } } => {
                 let serving = State::Serving { since, idle: Idle::GivenUp };
                 self.becomes(serving, vec![Effect::Answer { granted: false }])
@@ -296,7 +300,7 @@ impl Channel {
                 let idle = Idle::Asked { until: now.after(wait) };
                 self.becomes(State::Serving { since, idle }, vec![Effect::GoingIdle])
             }
-            // One question for everybody who asks.
+            // One request for all callers.
             State::Serving { idle: Idle::Asked { .. }, .. } => (self, vec![]),
             State::Serving { idle: Idle::Granted, .. } => (self, vec![Effect::Answer { granted: true }]),
             State::New
@@ -314,11 +318,11 @@ impl Channel {
                 let serving = State::Serving { since, idle: Idle::Granted };
                 self.becomes(serving, vec![Effect::Answer { granted: true }])
             }
-            // From now on everything is kept for the next connection, and nobody wants to leave this one.
+            // The connector now holds all events, so this connection is of no use.
             State::Serving { idle: Idle::GivenUp, .. } => self.dial_again(),
-            // We never asked: whatever that is, it is not answered by dialling as fast as we can.
+            // Not requested. Ignored, so that a misbehaving connector cannot cause rapid redialling.
             State::Serving { idle: Idle::No, .. } => {
-                self.ended(now, roll, Hint::Resume, vec![Effect::Abandon, Effect::Close])
+                self.ended(now, roll, ResumeHint::Resume, vec![Effect::Abandon, Effect::Close])
             }
             State::Serving { idle: Idle::Granted, .. }
             | State::New
@@ -330,27 +334,39 @@ impl Channel {
         }
     }
 
-    fn lost(mut self, now: Millis, roll: u64, close: Option<Closed>, terms: &Terms) -> (Self, Vec<Effect>) {
+    fn lost(
+        mut self,
+        now: Millis,
+        roll: u64,
+        close: Option<Closed>,
+        terms: &ChannelPolicy,
+    ) -> (Self, Vec<Effect>) {
         let effects = self.farewell(Effect::Abandon);
         match self.state {
-            State::Serving { since, .. } => self.redial.stood(now.since(since)),
+            State::Serving { since, .. } => self.redial.connection_lasted(now.since(since)),
             State::Dialing | State::Handshaking { .. } => {}
             State::New | State::Waiting { .. } | State::Revoked | State::Closed => return (self, vec![]),
         }
         let hint = match close {
-            Some(Closed { code: close::UNAUTHORIZED, expired: false }) if self.wanted => Hint::Denied,
-            Some(Closed { code: close::SUPERSEDED, .. }) => Hint::RetryAfter(terms.superseded),
-            Some(_) | None => Hint::Resume,
+            Some(Closed { code: close::UNAUTHORIZED, expired: false }) if self.wanted => ResumeHint::Denied,
+            Some(Closed { code: close::SUPERSEDED, .. }) => ResumeHint::RetryAfter(terms.superseded),
+            Some(_) | None => ResumeHint::Resume,
         };
         self.ended(now, roll, hint, effects)
     }
 
-    /// The connection, or the attempt at one, ended.
-    fn ended(mut self, now: Millis, roll: u64, hint: Hint, mut effects: Vec<Effect>) -> (Self, Vec<Effect>) {
-        match self.redial.after(hint, roll) {
+    /// The connection or dial attempt ended.
+    fn ended(
+        mut self,
+        now: Millis,
+        roll: u64,
+        hint: ResumeHint,
+        mut effects: Vec<Effect>,
+    ) -> (Self, Vec<Effect>) {
+        match self.redial.next_wait(hint, roll) {
             Some(Duration::ZERO) => self.dial(effects),
             Some(wait) => self.becomes(State::Waiting { until: now.after(wait), dormant: false }, effects),
-            None if hint == Hint::Denied => {
+            None if hint == ResumeHint::Denied => {
                 effects.push(Effect::Revoked);
                 self.becomes(State::Revoked, effects)
             }
@@ -361,7 +377,6 @@ impl Channel {
         }
     }
 
-    /// Closes what is open and dials at once.
     fn dial_again(self) -> (Self, Vec<Effect>) {
         let effects = self.farewell(Effect::Close);
         self.dial(effects)
@@ -373,7 +388,7 @@ impl Channel {
         Self { generation, ..self }.becomes(State::Dialing, effects)
     }
 
-    /// What those who wait hear when a connection ends.
+    /// Effects for waiting callers when a connection ends.
     fn farewell(&self, last: Effect) -> Vec<Effect> {
         let waiting = matches!(self.state, State::Serving { idle: Idle::Asked { .. }, .. });
         let answer = waiting.then_some(Effect::Answer { granted: false });

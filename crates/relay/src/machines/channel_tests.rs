@@ -2,22 +2,26 @@ use super::*;
 
 const FULL: u64 = 0;
 
-struct Rig {
+struct ChannelFixture {
     channel: Channel,
     now: Millis,
-    terms: Terms,
+    terms: ChannelPolicy,
 }
 
-impl Rig {
+impl ChannelFixture {
     fn new() -> Self {
-        Self { channel: Channel::new(false, &Terms::default()), now: Millis(1_000), terms: Terms::default() }
+        Self {
+            channel: Channel::new(false, &ChannelPolicy::default()),
+            now: Millis(1_000),
+            terms: ChannelPolicy::default(),
+        }
     }
 
     fn serving() -> Self {
-        let mut rig = Self::new();
-        assert_eq!(rig.step(Event::Connect), [Effect::Dial { generation: 1 }]);
-        rig.up();
-        rig
+        let mut fixture = Self::new();
+        assert_eq!(fixture.step(Event::Connect), [Effect::Dial { generation: 1 }]);
+        fixture.up();
+        fixture
     }
 
     fn step(&mut self, event: Event) -> Vec<Effect> {
@@ -30,7 +34,7 @@ impl Rig {
         self.channel.generation
     }
 
-    /// The dial that is under way succeeds.
+    /// The current dial succeeds.
     #[track_caller]
     fn up(&mut self) {
         let generation = self.generation();
@@ -53,7 +57,7 @@ impl Rig {
         self.step(Event::Tick)
     }
 
-    /// Seconds until the next dial, which is then under way.
+    /// Seconds until the next dial, which is then in progress.
     #[track_caller]
     fn gap(&mut self) -> u64 {
         let due = self.channel.due(&self.terms).expect("a dial is planned");
@@ -65,230 +69,234 @@ impl Rig {
 }
 
 #[test]
-fn a_first_dial_that_fails_is_the_callers_to_know_of() {
-    let mut rig = Rig::new();
-    rig.step(Event::Connect);
-    assert_eq!(rig.step(Event::DialFailed { generation: 1 }), [Effect::GiveUp]);
-    assert_eq!(rig.channel.state, State::Closed);
-    assert_eq!(rig.channel.due(&rig.terms), None);
-    let mut known = Rig { channel: Channel::new(true, &Terms::default()), ..Rig::new() };
+fn returns_failure_of_first_dial() {
+    let mut fixture = ChannelFixture::new();
+    fixture.step(Event::Connect);
+    assert_eq!(fixture.step(Event::DialFailed { generation: 1 }), [Effect::GiveUp]);
+    assert_eq!(fixture.channel.state, State::Closed);
+    assert_eq!(fixture.channel.due(&fixture.terms), None);
+    let mut known =
+        ChannelFixture { channel: Channel::new(true, &ChannelPolicy::default()), ..ChannelFixture::new() };
     known.step(Event::Connect);
     assert_eq!(known.step(Event::DialFailed { generation: 1 }), []);
     assert_eq!(known.gap(), 1, "it was there before, and will be again");
 }
 
 #[test]
-fn a_connection_that_is_lost_before_its_descriptor_is_followed() {
-    let mut rig = Rig::new();
-    rig.step(Event::Connect);
-    rig.step(Event::Dialled { generation: 1 });
-    assert_eq!(rig.dropped(), [Effect::Abandon]);
-    assert_eq!(rig.gap(), 1);
-    rig.up();
+fn redials_after_loss_before_descriptor() {
+    let mut fixture = ChannelFixture::new();
+    fixture.step(Event::Connect);
+    fixture.step(Event::Dialled { generation: 1 });
+    assert_eq!(fixture.dropped(), [Effect::Abandon]);
+    assert_eq!(fixture.gap(), 1);
+    fixture.up();
 }
 
 #[test]
-fn waits_double_to_half_a_minute_and_begin_anew_only_behind_what_lasted() {
-    let mut rig = Rig::serving();
+fn backoff_resets_only_after_lasting_connection() {
+    let mut fixture = ChannelFixture::serving();
     for want in [1, 2, 4, 8, 16, 30, 30] {
-        rig.dropped();
-        assert_eq!(rig.gap(), want);
-        rig.up();
+        fixture.dropped();
+        assert_eq!(fixture.gap(), want);
+        fixture.up();
     }
-    rig.now = rig.now.after(Duration::from_millis(59_999));
-    rig.dropped();
-    assert_eq!(rig.gap(), 30);
-    rig.up();
-    rig.now = rig.now.after(Duration::from_secs(60));
-    rig.dropped();
-    assert_eq!(rig.gap(), 1);
-    let generation = rig.generation();
-    rig.step(Event::DialFailed { generation });
-    assert_eq!(rig.gap(), 2);
+    fixture.now = fixture.now.after(Duration::from_millis(59_999));
+    fixture.dropped();
+    assert_eq!(fixture.gap(), 30);
+    fixture.up();
+    fixture.now = fixture.now.after(Duration::from_secs(60));
+    fixture.dropped();
+    assert_eq!(fixture.gap(), 1);
+    let generation = fixture.generation();
+    fixture.step(Event::DialFailed { generation });
+    assert_eq!(fixture.gap(), 2);
 }
 
 #[test]
-fn a_descriptor_that_does_not_come_ends_the_connection() {
-    let mut rig = Rig::new();
-    rig.step(Event::Connect);
-    rig.step(Event::Dialled { generation: 1 });
-    assert_eq!(rig.pass(Duration::from_millis(29_999)), []);
-    assert_eq!(rig.pass(Duration::from_millis(1)), [Effect::Close]);
-    assert_eq!(rig.gap(), 1);
+fn closes_connection_without_descriptor() {
+    let mut fixture = ChannelFixture::new();
+    fixture.step(Event::Connect);
+    fixture.step(Event::Dialled { generation: 1 });
+    assert_eq!(fixture.pass(Duration::from_millis(29_999)), []);
+    assert_eq!(fixture.pass(Duration::from_millis(1)), [Effect::Close]);
+    assert_eq!(fixture.gap(), 1);
 }
 
 #[test]
-fn going_idle_is_asked_once_and_answered_to_all() {
-    let mut rig = Rig::serving();
+fn requests_idle_once_and_answers_all_callers() {
+    let mut fixture = ChannelFixture::serving();
     let wait = Duration::from_secs(2);
-    assert_eq!(rig.step(Event::GoIdle { wait }), [Effect::GoingIdle]);
-    assert_eq!(rig.step(Event::GoIdle { wait }), []);
-    let generation = rig.generation();
-    assert_eq!(rig.step(Event::IdleAck { generation }), [Effect::Answer { granted: true }]);
-    assert_eq!(rig.step(Event::IdleAck { generation }), []);
-    assert_eq!(rig.step(Event::GoIdle { wait }), [Effect::Answer { granted: true }]);
+    assert_eq!(fixture.step(Event::GoIdle { wait }), [Effect::GoingIdle]);
+    assert_eq!(fixture.step(Event::GoIdle { wait }), []);
+    let generation = fixture.generation();
+    assert_eq!(fixture.step(Event::IdleAck { generation }), [Effect::Answer { granted: true }]);
+    assert_eq!(fixture.step(Event::IdleAck { generation }), []);
+    assert_eq!(fixture.step(Event::GoIdle { wait }), [Effect::Answer { granted: true }]);
 }
 
 #[test]
-fn without_a_grant_the_connection_stays() {
-    let mut rig = Rig::serving();
-    rig.step(Event::GoIdle { wait: Duration::from_millis(300) });
-    assert_eq!(rig.pass(Duration::from_millis(300)), [Effect::Answer { granted: false }]);
-    assert!(matches!(rig.channel.state, State::Serving { .. }));
-    assert_eq!(rig.step(Event::Sleep { hold: None }), [], "nobody sleeps without a grant");
-    assert!(matches!(rig.channel.state, State::Serving { .. }));
+fn stays_connected_without_grant() {
+    let mut fixture = ChannelFixture::serving();
+    fixture.step(Event::GoIdle { wait: Duration::from_millis(300) });
+    assert_eq!(fixture.pass(Duration::from_millis(300)), [Effect::Answer { granted: false }]);
+    assert!(matches!(fixture.channel.state, State::Serving { .. }));
+    assert_eq!(fixture.step(Event::Sleep { hold: None }), [], "no sleep without a grant");
+    assert!(matches!(fixture.channel.state, State::Serving { .. }));
     let wait = Duration::from_secs(1);
-    assert_eq!(Rig::new().step(Event::GoIdle { wait }), [Effect::Answer { granted: false }]);
+    assert_eq!(ChannelFixture::new().step(Event::GoIdle { wait }), [Effect::Answer { granted: false }]);
 }
 
 #[test]
-fn a_grant_that_comes_too_late_means_a_new_connection_at_once() {
-    let mut rig = Rig::serving();
-    rig.step(Event::GoIdle { wait: Duration::from_millis(300) });
-    rig.pass(Duration::from_millis(300));
-    let generation = rig.generation();
+fn reconnects_at_once_after_late_grant() {
+    let mut fixture = ChannelFixture::serving();
+    fixture.step(Event::GoIdle { wait: Duration::from_millis(300) });
+    fixture.pass(Duration::from_millis(300));
+    let generation = fixture.generation();
     let again = [Effect::Abandon, Effect::Close, Effect::Dial { generation: generation + 1 }];
-    assert_eq!(rig.step(Event::IdleAck { generation }), again);
-    rig.up();
-    assert_eq!(rig.step(Event::IdleAck { generation }), [], "of the connection before");
+    assert_eq!(fixture.step(Event::IdleAck { generation }), again);
+    fixture.up();
+    assert_eq!(fixture.step(Event::IdleAck { generation }), [], "of the connection before");
 }
 
 #[test]
-fn a_grant_that_nobody_asked_for_is_no_way_to_make_us_dial() {
-    let mut rig = Rig::serving();
+fn ignores_unrequested_grant() {
+    let mut fixture = ChannelFixture::serving();
     for want in [1, 2, 4] {
-        let generation = rig.generation();
-        assert_eq!(rig.step(Event::IdleAck { generation }), [Effect::Abandon, Effect::Close]);
-        assert_eq!(rig.gap(), want);
-        rig.up();
+        let generation = fixture.generation();
+        assert_eq!(fixture.step(Event::IdleAck { generation }), [Effect::Abandon, Effect::Close]);
+        assert_eq!(fixture.gap(), want);
+        fixture.up();
     }
 }
 
 #[test]
-fn one_who_sleeps_is_called_by_the_clock_or_by_name() {
+fn sleep_ends_by_timer_or_wake() {
     for hold in [None, Some(Duration::from_secs(60))] {
-        let mut rig = Rig::serving();
-        rig.step(Event::GoIdle { wait: Duration::from_secs(2) });
-        rig.step(Event::IdleAck { generation: 1 });
-        assert_eq!(rig.step(Event::Sleep { hold }), [Effect::Abandon, Effect::Close]);
-        assert!(matches!(rig.channel.state, State::Waiting { dormant: true, .. }));
-        assert_eq!(rig.step(Event::Lost { generation: 1, close: None }), [], "we closed it ourselves");
-        assert_eq!(rig.gap(), if hold.is_some() { 60 } else { 1 });
-        rig.step(Event::DialFailed { generation: 2 });
-        assert_eq!(rig.step(Event::Wake), [Effect::Dial { generation: 3 }]);
-        rig.up();
+        let mut fixture = ChannelFixture::serving();
+        fixture.step(Event::GoIdle { wait: Duration::from_secs(2) });
+        fixture.step(Event::IdleAck { generation: 1 });
+        assert_eq!(fixture.step(Event::Sleep { hold }), [Effect::Abandon, Effect::Close]);
+        assert!(matches!(fixture.channel.state, State::Waiting { dormant: true, .. }));
+        assert_eq!(fixture.step(Event::Lost { generation: 1, close: None }), [], "we closed it ourselves");
+        assert_eq!(fixture.gap(), if hold.is_some() { 60 } else { 1 });
+        fixture.step(Event::DialFailed { generation: 2 });
+        assert_eq!(fixture.step(Event::Wake), [Effect::Dial { generation: 3 }]);
+        fixture.up();
     }
-    let mut rig = Rig::serving();
-    rig.step(Event::GoIdle { wait: Duration::from_secs(2) });
-    rig.step(Event::IdleAck { generation: 1 });
-    assert_eq!(rig.step(Event::Wake), [Effect::Abandon, Effect::Close, Effect::Dial { generation: 2 }]);
+    let mut fixture = ChannelFixture::serving();
+    fixture.step(Event::GoIdle { wait: Duration::from_secs(2) });
+    fixture.step(Event::IdleAck { generation: 1 });
+    assert_eq!(fixture.step(Event::Wake), [Effect::Abandon, Effect::Close, Effect::Dial { generation: 2 }]);
 }
 
 #[test]
-fn a_deliberate_end_is_the_end() {
-    let mut rig = Rig::serving();
-    rig.step(Event::GoIdle { wait: Duration::from_secs(2) });
+fn gives_up_after_shutdown() {
+    let mut fixture = ChannelFixture::serving();
+    fixture.step(Event::GoIdle { wait: Duration::from_secs(2) });
     let end = [Effect::Answer { granted: false }, Effect::Abandon, Effect::Close];
-    assert_eq!(rig.step(Event::Disconnect), end);
-    assert_eq!(rig.channel.due(&rig.terms), None);
-    assert_eq!(rig.dropped(), []);
-    assert_eq!(rig.step(Event::Connect), []);
+    assert_eq!(fixture.step(Event::Disconnect), end);
+    assert_eq!(fixture.channel.due(&fixture.terms), None);
+    assert_eq!(fixture.dropped(), []);
+    assert_eq!(fixture.step(Event::Connect), []);
 }
 
 #[test]
-fn a_refusal_before_we_were_ever_wanted_is_retried() {
-    let mut rig = Rig::new();
-    rig.step(Event::Connect);
+fn retries_refusal_before_first_descriptor() {
+    let mut fixture = ChannelFixture::new();
+    fixture.step(Event::Connect);
     for want in [1, 2, 4, 8] {
-        let generation = rig.generation();
-        rig.step(Event::Dialled { generation });
-        assert_eq!(rig.lost(4401, false), [Effect::Abandon]);
-        assert_eq!(rig.gap(), want);
+        let generation = fixture.generation();
+        fixture.step(Event::Dialled { generation });
+        assert_eq!(fixture.lost(4401, false), [Effect::Abandon]);
+        assert_eq!(fixture.gap(), want);
     }
-    assert!(!rig.channel.wanted());
+    assert!(!fixture.channel.wanted());
 }
 
 #[test]
-fn two_refusals_in_a_row_are_believed() {
-    let mut rig = Rig::serving();
-    assert_eq!(rig.lost(4401, false), [Effect::Abandon, Effect::Dial { generation: 2 }]);
-    rig.step(Event::Dialled { generation: 2 });
-    assert_eq!(rig.lost(4401, false), [Effect::Abandon, Effect::Revoked]);
-    assert_eq!((rig.channel.state, rig.channel.due(&rig.terms)), (State::Revoked, None));
-    assert_eq!(rig.step(Event::Wake), []);
+fn gives_up_after_two_refusals_in_a_row() {
+    let mut fixture = ChannelFixture::serving();
+    assert_eq!(fixture.lost(4401, false), [Effect::Abandon, Effect::Dial { generation: 2 }]);
+    fixture.step(Event::Dialled { generation: 2 });
+    assert_eq!(fixture.lost(4401, false), [Effect::Abandon, Effect::Revoked]);
+    assert_eq!((fixture.channel.state, fixture.channel.due(&fixture.terms)), (State::Revoked, None));
+    assert_eq!(fixture.step(Event::Wake), []);
 
-    let mut rig = Rig::serving();
-    rig.lost(4401, false);
-    rig.up();
-    assert_eq!(rig.lost(4401, false), [Effect::Abandon, Effect::Revoked], "also behind its descriptor");
+    let mut fixture = ChannelFixture::serving();
+    fixture.lost(4401, false);
+    fixture.up();
+    assert_eq!(fixture.lost(4401, false), [Effect::Abandon, Effect::Revoked], "also behind its descriptor");
 }
 
 #[test]
-fn other_failures_between_two_refusals_neither_count_nor_forgive() {
-    let mut rig = Rig::serving();
-    rig.lost(4401, false);
-    rig.step(Event::DialFailed { generation: 2 });
-    rig.gap();
-    rig.step(Event::Dialled { generation: 3 });
-    assert_eq!(rig.lost(4401, false), [Effect::Abandon, Effect::Revoked]);
+fn other_failures_do_not_change_refusal_count() {
+    let mut fixture = ChannelFixture::serving();
+    fixture.lost(4401, false);
+    fixture.step(Event::DialFailed { generation: 2 });
+    fixture.gap();
+    fixture.step(Event::Dialled { generation: 3 });
+    assert_eq!(fixture.lost(4401, false), [Effect::Abandon, Effect::Revoked]);
 
-    let mut rig = Rig::serving();
-    rig.lost(4401, false);
-    rig.up();
-    rig.now = rig.now.after(Duration::from_secs(60));
-    assert_eq!(rig.lost(4401, false), [Effect::Abandon, Effect::Dial { generation: 3 }], "it lasted");
+    let mut fixture = ChannelFixture::serving();
+    fixture.lost(4401, false);
+    fixture.up();
+    fixture.now = fixture.now.after(Duration::from_secs(60));
+    assert_eq!(fixture.lost(4401, false), [Effect::Abandon, Effect::Dial { generation: 3 }], "it lasted");
 }
 
 #[test]
-fn an_expired_token_is_no_refusal_and_one_try_can_be_switched_off() {
-    let mut rig = Rig::serving();
-    assert_eq!(rig.lost(4401, true), [Effect::Abandon]);
-    assert_eq!(rig.gap(), 1);
-    let redial = Terms::default().redial.without_retry_of_denial();
-    let mut strict = Rig { channel: Channel::new(true, &Terms { redial, ..Terms::default() }), ..Rig::new() };
+fn expired_token_is_no_refusal() {
+    let mut fixture = ChannelFixture::serving();
+    assert_eq!(fixture.lost(4401, true), [Effect::Abandon]);
+    assert_eq!(fixture.gap(), 1);
+    let redial = ChannelPolicy::default().redial.without_retry_of_denial();
+    let mut strict = ChannelFixture {
+        channel: Channel::new(true, &ChannelPolicy { redial, ..ChannelPolicy::default() }),
+        ..ChannelFixture::new()
+    };
     strict.step(Event::Connect);
     strict.up();
     assert_eq!(strict.lost(4401, false), [Effect::Abandon, Effect::Revoked]);
 }
 
 #[test]
-fn whoever_took_our_place_is_left_alone_for_a_while() {
-    let mut rig = Rig::serving();
-    rig.lost(4409, false);
-    assert_eq!(rig.gap(), 30);
+fn waits_after_being_superseded() {
+    let mut fixture = ChannelFixture::serving();
+    fixture.lost(4409, false);
+    assert_eq!(fixture.gap(), 30);
 }
 
 #[test]
-fn an_overflow_is_followed_by_a_new_connection() {
-    let mut rig = Rig::serving();
+fn reconnects_after_overflow() {
+    let mut fixture = ChannelFixture::serving();
     let again = [Effect::Abandon, Effect::Close, Effect::Dial { generation: 2 }];
-    assert_eq!(rig.step(Event::Overflowed { generation: 1 }), again);
+    assert_eq!(fixture.step(Event::Overflowed { generation: 1 }), again);
 }
 
 #[test]
-fn channel_is_wanted_once_a_descriptor_came() {
-    assert!(Channel::new(true, &Terms::default()).wanted());
-    let mut rig = Rig::new();
-    rig.step(Event::Connect);
-    assert!(!rig.channel.wanted());
-    rig.up();
-    assert!(rig.channel.wanted());
+fn descriptor_marks_channel_as_wanted() {
+    assert!(Channel::new(true, &ChannelPolicy::default()).wanted());
+    let mut fixture = ChannelFixture::new();
+    fixture.step(Event::Connect);
+    assert!(!fixture.channel.wanted());
+    fixture.up();
+    assert!(fixture.channel.wanted());
 }
 
 #[test]
-fn sleep_starts_the_waits_anew() {
-    let mut rig = Rig::serving();
+fn sleep_resets_backoff() {
+    let mut fixture = ChannelFixture::serving();
     for want in [1, 2, 4] {
-        rig.dropped();
-        assert_eq!(rig.gap(), want);
-        rig.up();
+        fixture.dropped();
+        assert_eq!(fixture.gap(), want);
+        fixture.up();
     }
-    rig.step(Event::GoIdle { wait: Duration::from_secs(2) });
-    let generation = rig.generation();
-    rig.step(Event::IdleAck { generation });
-    rig.step(Event::Sleep { hold: None });
-    rig.step(Event::Wake);
-    rig.up();
-    rig.dropped();
-    assert_eq!(rig.gap(), 1);
+    fixture.step(Event::GoIdle { wait: Duration::from_secs(2) });
+    let generation = fixture.generation();
+    fixture.step(Event::IdleAck { generation });
+    fixture.step(Event::Sleep { hold: None });
+    fixture.step(Event::Wake);
+    fixture.up();
+    fixture.dropped();
+    assert_eq!(fixture.gap(), 1);
 }

@@ -1,36 +1,34 @@
-//! When a gateway that nobody needs may sleep: it has to be able to, somebody has to wake it, and nothing may be left
-//! to do.
+//! Decides when an idle gateway may sleep: it is allowed to, can be woken, and has no work.
 
 use core::time::Duration;
 
 use petasos_core::time::Millis;
 
-/// What sleeping takes.
+/// Preconditions of sleep.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Means {
-    /// The owner wants it.
+pub struct SleepConditions {
     pub wanted: bool,
-    /// Every platform comes over the relay: nobody else could wake us.
+    /// Only the connector can wake this gateway.
     pub only_relayed: bool,
-    /// The connector knows whom to call when something waits.
+    /// The connector has a wake address.
     pub wake_url: bool,
-    /// There is a way to stop that saves something.
+    /// A suspend method that saves resources is configured.
     pub lever: bool,
 }
 
-/// Why we stay awake for good.
+/// Why the gateway never sleeps.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Awake {
+pub enum AwakeReason {
     NotWanted,
     OtherPlatforms,
     NoWakeUrl,
     NoLever,
 }
 
-impl Awake {
+impl AwakeReason {
     pub const fn as_str(self) -> &'static str {
         match self {
-            Self::NotWanted => "nobody asked for it",
+            Self::NotWanted => "not requested",
             Self::OtherPlatforms => "a platform does not come over the relay",
             Self::NoWakeUrl => "there is no address to wake us by (GATEWAY_RELAY_WAKE_URL)",
             Self::NoLever => "there is no way to sleep (gateway.scale_to_zero.action)",
@@ -38,71 +36,72 @@ impl Awake {
     }
 }
 
-impl Means {
-    pub const fn armed(self) -> Result<(), Awake> {
+impl SleepConditions {
+    pub const fn armed(self) -> Result<(), AwakeReason> {
         match self {
-            Self { wanted: false, .. } => Err(Awake::NotWanted),
-            Self { only_relayed: false, .. } => Err(Awake::OtherPlatforms),
-            Self { wake_url: false, .. } => Err(Awake::NoWakeUrl),
-            Self { lever: false, .. } => Err(Awake::NoLever),
+            Self { wanted: false, .. } => Err(AwakeReason::NotWanted),
+            Self { only_relayed: false, .. } => Err(AwakeReason::OtherPlatforms),
+            Self { wake_url: false, .. } => Err(AwakeReason::NoWakeUrl),
+            Self { lever: false, .. } => Err(AwakeReason::NoLever),
             Self { wanted: true, only_relayed: true, wake_url: true, lever: true } => Ok(()),
         }
     }
 }
 
-/// What is left to do, of every kind.
+/// Pending work, by kind.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct Work {
-    /// Running turns, and messages that wait for one.
+pub struct PendingWork {
+    /// Running turns and queued messages.
     pub turns: bool,
-    /// Messages that are owed to chats.
+    /// Outbox items.
     pub owed: bool,
-    /// Ends of background work that a conversation has not heard of.
+    /// Background completions not yet delivered.
     pub completions: bool,
     pub processes: bool,
-    /// Jobs whose time will come: nobody would wake us for them.
+    /// Scheduled jobs; nothing would wake the gateway for them.
     pub jobs: bool,
 }
 
-/// `work`: `None` if it cannot be read, which counts as busy. `last`: when somebody wrote to us last, or we started.
-pub fn is_idle(work: Option<Work>, last: Millis, now: Millis, after: Duration) -> bool {
-    work == Some(Work::default()) && now.since(last) >= after
+/// `work`: `None` if unreadable, which counts as busy. `last`: time of the last message or of the start.
+pub fn is_idle(work: Option<PendingWork>, last: Millis, now: Millis, after: Duration) -> bool {
+    work == Some(PendingWork::default()) && now.since(last) >= after
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    const ALL: Means = Means { wanted: true, only_relayed: true, wake_url: true, lever: true };
+    const ALL: SleepConditions =
+        SleepConditions { wanted: true, only_relayed: true, wake_url: true, lever: true };
 
     #[test]
     fn every_means_is_needed() {
         assert_eq!(ALL.armed(), Ok(()));
-        assert_eq!(Means { wanted: false, ..ALL }.armed(), Err(Awake::NotWanted));
-        assert_eq!(Means { only_relayed: false, ..ALL }.armed(), Err(Awake::OtherPlatforms));
-        assert_eq!(Means { wake_url: false, ..ALL }.armed(), Err(Awake::NoWakeUrl));
-        assert_eq!(Means { lever: false, ..ALL }.armed(), Err(Awake::NoLever));
+        assert_eq!(SleepConditions { wanted: false, ..ALL }.armed(), Err(AwakeReason::NotWanted));
+        assert_eq!(SleepConditions { only_relayed: false, ..ALL }.armed(), Err(AwakeReason::OtherPlatforms));
+        assert_eq!(SleepConditions { wake_url: false, ..ALL }.armed(), Err(AwakeReason::NoWakeUrl));
+        assert_eq!(SleepConditions { lever: false, ..ALL }.armed(), Err(AwakeReason::NoLever));
     }
 
     #[test]
     fn reasons_to_stay_awake_name_the_setting_to_change() {
-        assert!(Awake::NoWakeUrl.as_str().contains("GATEWAY_RELAY_WAKE_URL"));
-        assert!(Awake::NoLever.as_str().contains("gateway.scale_to_zero.action"));
-        assert_ne!(Awake::NotWanted.as_str(), Awake::OtherPlatforms.as_str());
+        assert!(AwakeReason::NoWakeUrl.as_str().contains("GATEWAY_RELAY_WAKE_URL"));
+        assert!(AwakeReason::NoLever.as_str().contains("gateway.scale_to_zero.action"));
+        assert_ne!(AwakeReason::NotWanted.as_str(), AwakeReason::OtherPlatforms.as_str());
     }
 
     #[test]
     fn idle_is_nothing_to_do_for_long_enough() {
         let five = Duration::from_secs(300);
-        let at = |ms: u64| is_idle(Some(Work::default()), Millis(1_000), Millis(1_000 + ms), five);
+        let at = |ms: u64| is_idle(Some(PendingWork::default()), Millis(1_000), Millis(1_000 + ms), five);
         assert!(!at(299_900) && at(300_000));
         for busy in [
             None,
-            Some(Work { turns: true, ..Work::default() }),
-            Some(Work { owed: true, ..Work::default() }),
-            Some(Work { completions: true, ..Work::default() }),
-            Some(Work { processes: true, ..Work::default() }),
-            Some(Work { jobs: true, ..Work::default() }),
+            Some(PendingWork { turns: true, ..PendingWork::default() }),
+            Some(PendingWork { owed: true, ..PendingWork::default() }),
+            Some(PendingWork { completions: true, ..PendingWork::default() }),
+            Some(PendingWork { processes: true, ..PendingWork::default() }),
+            Some(PendingWork { jobs: true, ..PendingWork::default() }),
         ] {
             assert!(!is_idle(busy, Millis(0), Millis(u64::MAX), five), "{busy:?}");
         }

@@ -1,4 +1,4 @@
-//! The state machines of both ends: `channel` and `idle` of the gateway, `session` of the connector.
+//! State machines of both ends: `channel` and `idle` of the gateway, `session` of the connector.
 
 pub mod channel;
 pub mod idle;

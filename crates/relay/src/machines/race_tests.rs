@@ -1,5 +1,5 @@
-//! Both machines against each other: a thousand events while the gateway goes idle, sleeps, comes back, and while
-//! sockets and processes die between any two steps.
+//! Both machines against each other: a thousand events while the gateway idles, sleeps and reconnects, with sockets
+//! and processes killed between any two steps.
 
 use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
 use alloc::format;
@@ -26,44 +26,44 @@ enum Up {
     GoingIdle,
 }
 
-/// One connection: what is under way in both directions. A cut loses all of it.
+/// One connection and the frames in flight. A cut loses all of them.
 #[derive(Default)]
-struct Wire {
+struct SimulatedConnection {
     epoch: u64,
     down: VecDeque<Down>,
     up: VecDeque<Up>,
     open: bool,
-    /// The grant is in `down` or was: nothing may follow it.
+    /// `down` contains or contained the grant: nothing may follow it.
     granted: bool,
 }
 
-struct World {
+struct RaceFixture {
     now: Millis,
     chance: u64,
     channel: Channel,
     session: Session,
-    terms: session::Terms,
-    wire: Wire,
+    terms: session::SessionPolicy,
+    wire: SimulatedConnection,
     epochs: u64,
-    /// What the connector has on disk, by arrival.
+    /// The connector's disk, by arrival.
     kept: BTreeMap<u64, Entry>,
     idle: bool,
     arrived: u64,
-    /// What the gateway has on disk.
+    /// The gateway's disk.
     journal: Vec<String>,
     known: BTreeSet<String>,
     grants: u32,
 }
 
-impl World {
+impl RaceFixture {
     fn new(seed: u64, durable_live: bool) -> Self {
         Self {
             now: Millis(1),
             chance: seed | 1,
-            channel: Channel::new(false, &channel::Terms::default()),
+            channel: Channel::new(false, &channel::ChannelPolicy::default()),
             session: Session::default(),
-            terms: session::Terms { durable_live, ..session::Terms::default() },
-            wire: Wire::default(),
+            terms: session::SessionPolicy { durable_live, ..session::SessionPolicy::default() },
+            wire: SimulatedConnection::default(),
             epochs: 0,
             kept: BTreeMap::new(),
             idle: false,
@@ -82,7 +82,8 @@ impl World {
     }
 
     fn entry(&self, number: u64) -> Entry {
-        let (id, platform) = (name(number), "discord".into());
+        let id = name(number);
+        let platform = "discord".into();
         Entry { id, platform, carries: Carries::Inbound, size: 1, at: self.now, strikes: 0 }
     }
 
@@ -103,7 +104,7 @@ impl World {
                 }
                 Write::Delete { id } => assert!(self.kept.remove(&number(&id)).is_some(), "deleted twice"),
                 Write::Flip { idle } => self.idle = idle,
-                Write::Strike { .. } | Write::Bury { .. } => panic!("nothing is given up here"),
+                Write::Strike { .. } | Write::DeadLetter { .. } => panic!("nothing is given up here"),
             }
         }
         for effect in decision.effects {
@@ -131,26 +132,30 @@ impl World {
 
     fn ours(&mut self, event: channel::Event) {
         let roll = self.roll(1001);
-        let terms = channel::Terms::default();
+        let terms = channel::ChannelPolicy::default();
         let (channel, effects) = self.channel.clone().step(self.now, roll, event, &terms);
         self.channel = channel;
         for effect in effects {
             match effect {
                 Ours::Dial { generation } => {
                     self.epochs += 1;
-                    self.wire = Wire { epoch: self.epochs, open: true, ..Wire::default() };
+                    self.wire = SimulatedConnection {
+                        epoch: self.epochs,
+                        open: true,
+                        ..SimulatedConnection::default()
+                    };
                     self.ours(channel::Event::Dialled { generation });
                 }
                 Ours::Hello => self.wire.up.push_back(Up::Hello),
                 Ours::GoingIdle => self.wire.up.push_back(Up::GoingIdle),
                 Ours::Close => self.cut(),
                 Ours::Up | Ours::Answer { .. } | Ours::Abandon => {}
-                Ours::GiveUp | Ours::Revoked => panic!("nobody gives up"),
+                Ours::GiveUp | Ours::Revoked => panic!("neither end gives up"),
             }
         }
     }
 
-    /// The connection is gone, and the connector knows.
+    /// The connector notices that the connection is lost.
     fn cut(&mut self) {
         if core::mem::take(&mut self.wire.open) {
             let epoch = self.wire.epoch;
@@ -167,7 +172,7 @@ impl World {
             Some(Down::Descriptor) => self.ours(channel::Event::Descriptor { generation }),
             Some(Down::IdleAck) => self.ours(channel::Event::IdleAck { generation }),
             Some(Down::Inbound { id, numbered }) => {
-                // Kept first, acknowledged afterwards; what is known is acknowledged again.
+                // Stores first, then acknowledges; duplicates are acknowledged again.
                 if self.known.insert(id.clone()) {
                     self.journal.push(id.clone());
                 }
@@ -199,7 +204,7 @@ impl World {
         }
     }
 
-    /// The connector's process dies and starts again from its disk.
+    /// The connector crashes and restarts from disk.
     fn connector_dies(&mut self) {
         self.wire.down.clear();
         self.wire.up.clear();
@@ -209,7 +214,7 @@ impl World {
         self.ours(channel::Event::Lost { generation, close: None });
     }
 
-    /// The gateway's process dies between keeping something and saying so, and starts again from its disk.
+    /// The gateway crashes between storing and acknowledging, and restarts from disk.
     fn gateway_dies(&mut self) {
         if let Some(Down::Inbound { id, numbered: true }) = self.wire.down.pop_front()
             && self.known.insert(id.clone())
@@ -217,7 +222,7 @@ impl World {
             self.journal.push(id);
         }
         self.cut();
-        self.channel = Channel::new(false, &channel::Terms::default());
+        self.channel = Channel::new(false, &channel::ChannelPolicy::default());
         self.ours(channel::Event::Connect);
     }
 
@@ -242,7 +247,7 @@ impl World {
         }
     }
 
-    /// Everybody gets the time they need.
+    /// Runs everything to completion.
     fn settle(&mut self) {
         for _ in 0..20_000 {
             self.gateway_reads();
@@ -268,32 +273,32 @@ fn number(id: &str) -> u64 {
 }
 
 fn race(seed: u64, durable_live: bool, deaths: bool) {
-    let mut world = World::new(seed, durable_live);
-    world.ours(channel::Event::Connect);
-    while world.arrived < 1_000 {
-        world.anything(deaths);
+    let mut fixture = RaceFixture::new(seed, durable_live);
+    fixture.ours(channel::Event::Connect);
+    while fixture.arrived < 1_000 {
+        fixture.anything(deaths);
     }
-    world.settle();
+    fixture.settle();
     let want: Vec<_> = (1..=1_000).map(name).collect();
-    assert_eq!(world.journal, want, "every event once, and in order");
-    assert!(world.grants > 5, "the race was run: {}", world.grants);
+    assert_eq!(fixture.journal, want, "every event once, and in order");
+    assert!(fixture.grants > 5, "the race was run: {}", fixture.grants);
 }
 
 proptest! {
     #![proptest_config(ProptestConfig { cases: 48, failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
-    fn a_thousand_events_arrive_once_and_in_order_however_often_we_idle(seed in any::<u64>()) {
+    fn delivers_thousand_events_in_order_while_idling(seed in any::<u64>()) {
         race(seed, true, false);
     }
 
     #[test]
-    fn the_same_while_connections_connectors_and_gateways_die(seed in any::<u64>()) {
+    fn delivers_thousand_events_despite_crashes(seed in any::<u64>()) {
         race(seed, true, true);
     }
 
     #[test]
-    fn without_numbers_on_live_events_idling_alone_loses_nothing_either(seed in any::<u64>()) {
+    fn idling_loses_no_events_without_buffer_ids(seed in any::<u64>()) {
         race(seed, false, false);
     }
 }

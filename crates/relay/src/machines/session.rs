@@ -1,13 +1,12 @@
-//! The connector's end of the relay, for one instance: its queue, the one socket that counts, and whether it idles.
+//! The connector's end of the relay for one instance: its queue, its current socket, and the idle flag.
 //!
-//! Everything that is owed to the instance is in the queue, in the order of its arrival, and leaves it when the
-//! gateway has it. A socket is given the head of the queue, at most a window's worth; what it did not acknowledge when
-//! it ended goes to the next one, under the same number. Going idle is granted behind everything that was sent, and
-//! nothing is sent behind the grant.
+//! Entries are queued in the order of arrival and leave when the gateway acknowledges them. A socket gets the head of
+//! the queue, at most one window; unacknowledged entries go to the next socket under the same id. An idle grant
+//! follows everything sent before, and nothing follows the grant.
 //!
-//! `step` changes the session and says what is to be written and what is to be done afterwards. If the writes cannot
-//! be committed, nothing is done: the socket is closed, and the session is read back from the store (`recover`).
-//! What a crash leaves: the queue and the flip. What was sent and not acknowledged is sent again.
+//! `step` returns writes, and effects to carry out after them. If the writes cannot be committed, the effects are
+//! dropped, the socket is closed, and the session is recovered from the store. A crash leaves the queue and the idle
+//! flag; sent but unacknowledged entries are sent again.
 
 use alloc::collections::VecDeque;
 use alloc::string::String;
@@ -19,14 +18,14 @@ use petasos_core::time::Millis;
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Entry {
-    /// Unique for all times: what the gateway acknowledges.
+    /// Buffer id: unique, used in acknowledgements.
     pub id: String,
     pub platform: String,
     pub carries: Carries,
-    /// Bytes of its line.
+    /// Size of its line in bytes.
     pub size: u64,
     pub at: Millis,
-    /// How often it was sent and not acknowledged in time.
+    /// Deliveries not acknowledged in time.
     pub strikes: u32,
 }
 
@@ -37,28 +36,28 @@ pub enum Carries {
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Terms {
-    /// Every event is kept until it is acknowledged, also if it is sent at once.
+pub struct SessionPolicy {
+    /// Store every event until it is acknowledged, even if it is sent at once.
     pub durable_live: bool,
-    /// Unacknowledged entries on a socket that is drained; one while it drains.
+    /// Unacknowledged entries per socket; one while draining.
     pub window: usize,
     pub ack_within: Duration,
-    /// Deliveries without an acknowledgement after which an entry is put aside.
+    /// Unacknowledged deliveries before an entry is dead-lettered.
     pub strikes: u32,
-    /// Older gateways never acknowledge a forward.
+    /// False for older gateways, which never acknowledge forwards.
     pub forward_within: Duration,
-    /// An event waits so long for the hello of its platform.
+    /// How long an event waits for the hello of its platform.
     pub hello_within: Duration,
     pub most_entries: usize,
     pub most_bytes: u64,
     pub longest_age: Duration,
-    /// Between two calls of the wake address.
+    /// Minimum time between wake calls.
     pub poke_every: Duration,
-    /// Calls in a row that nobody came for.
+    /// Unanswered wake calls in a row.
     pub most_pokes: u32,
 }
 
-impl Default for Terms {
+impl Default for SessionPolicy {
     fn default() -> Self {
         Self {
             durable_live: true,
@@ -78,15 +77,15 @@ impl Default for Terms {
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Event {
-    /// A hello that a descriptor answers, on a socket that has shown its token. The first one of a newer socket takes
-    /// the instance over; on the socket that counts it names one more platform, and ends the idling.
+    /// A hello on an authenticated socket. The first hello of a newer socket takes over the instance; on the current
+    /// socket it adds a platform and ends idling.
     Hello {
         epoch: u64,
         platform: String,
     },
-    /// Something for the instance, that it may see and wants to.
+    /// An event routed to the instance.
     Arrived(Entry),
-    /// From whichever socket of the instance.
+    /// From any socket of the instance.
     Acked {
         id: String,
     },
@@ -105,7 +104,7 @@ pub enum Write {
     Append {
         id: String,
     },
-    /// The gateway has it.
+    /// Acknowledged.
     Delete {
         id: String,
     },
@@ -113,10 +112,10 @@ pub enum Write {
         id: String,
         strikes: u32,
     },
-    /// Put aside, and listed. It may not have been appended.
-    Bury {
+    /// May refer to an entry that was not appended.
+    DeadLetter {
         id: String,
-        why: Buried,
+        why: DeadLetterReason,
     },
     Flip {
         idle: bool,
@@ -124,7 +123,7 @@ pub enum Write {
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Buried {
+pub enum DeadLetterReason {
     Full,
     Old,
     NotAcknowledged,
@@ -132,17 +131,17 @@ pub enum Buried {
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Effect {
-    /// With its number.
+    /// With its buffer id.
     Deliver {
         epoch: u64,
         id: String,
     },
-    /// Sent and forgotten, without a number.
+    /// Sent once, without a buffer id.
     Pass {
         epoch: u64,
         id: String,
     },
-    /// Behind everything that was delivered on this socket.
+    /// After everything delivered on this socket.
     GrantIdle {
         epoch: u64,
     },
@@ -150,9 +149,9 @@ pub enum Effect {
         epoch: u64,
         code: u16,
     },
-    /// Something waits and nobody is there: call the wake address, if there is one.
+    /// Call the wake address: entries wait and no socket is open.
     Poke,
-    /// The queue is full: people have to know. Once, until it is empty again.
+    /// Report a full queue, once until it is empty again.
     Overflowed,
 }
 
@@ -167,12 +166,12 @@ struct Socket {
     epoch: u64,
     opened: Millis,
     platforms: Vec<String>,
-    /// The queue was empty once since it is here.
+    /// The queue was empty once during this socket.
     drained: bool,
 }
 
 impl Socket {
-    const fn window(&self, terms: &Terms) -> usize {
+    const fn window(&self, terms: &SessionPolicy) -> usize {
         if self.drained { terms.window } else { 1 }
     }
 }
@@ -180,9 +179,9 @@ impl Socket {
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Queued {
     entry: Entry,
-    /// On the socket that counts.
+    /// On the current socket.
     sent: Option<Millis>,
-    /// On any; only then can it be acknowledged.
+    /// On any socket; only then an acknowledgement is valid.
     ever: bool,
 }
 
@@ -192,27 +191,27 @@ pub struct Session {
     idle: bool,
     queue: VecDeque<Queued>,
     bytes: u64,
-    /// This gateway has acknowledged a forward.
+    /// This gateway acknowledges forwards.
     acks_forwards: bool,
     overflowed: bool,
     poked: Option<Millis>,
     pokes: u32,
-    /// Called while the socket was still open: whoever was to be woken may not have slept yet, and have missed it.
+    /// The wake call was made before the last socket closed, so the gateway may have missed it.
     early: bool,
-    /// The next call is made sooner than usual: the last one may have met somebody who was just leaving.
+    /// Skip the cooldown once: the last call may have reached a gateway that was shutting down.
     soon: bool,
-    /// When the last socket ended.
+    /// When the last socket closed.
     left: Option<Millis>,
-    /// When we last looked at the clock.
+    /// Last clock reading.
     looked: Option<Millis>,
 }
 
-/// So long a process may take to end when its socket has gone; whoever calls it meanwhile calls once more.
+/// A process may take this long to exit after its socket closed; a wake call in that time is repeated once.
 const LEAVING: Duration = Duration::from_secs(5);
-/// Somebody looks at least so often while anything waits, so a clock that moved on by more than twice that was set.
+/// Longest time between ticks while entries wait; a larger jump means that the clock was set.
 const LOOK_EVERY: Duration = Duration::from_secs(3600);
 
-/// What an onlooker may know.
+/// For status.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Mode {
     Live,
@@ -222,7 +221,7 @@ pub enum Mode {
 }
 
 impl Session {
-    /// As the store knows it, `entries` in the order of their arrival.
+    /// `entries` in the order of arrival.
     pub fn recover(entries: impl IntoIterator<Item = Entry>, idle: bool) -> Self {
         let queue: VecDeque<_> =
             entries.into_iter().map(|entry| Queued { entry, sent: None, ever: false }).collect();
@@ -243,13 +242,12 @@ impl Session {
         self.queue.len()
     }
 
-    /// The socket that counts.
     pub fn epoch(&self) -> Option<u64> {
         self.socket.as_ref().map(|socket| socket.epoch)
     }
 
-    /// When to tick, if nothing happens before.
-    pub fn due(&self, terms: &Terms) -> Option<Millis> {
+    /// Time of the next tick.
+    pub fn due(&self, terms: &SessionPolicy) -> Option<Millis> {
         let head = self.queue.front()?;
         let aged = head.entry.at.after(terms.longest_age);
         let next = match &self.socket {
@@ -267,7 +265,7 @@ impl Session {
         Some(next.map_or(aged, |next| next.min(aged)).min(look))
     }
 
-    pub fn step(&mut self, now: Millis, event: Event, terms: &Terms) -> Decision {
+    pub fn step(&mut self, now: Millis, event: Event, terms: &SessionPolicy) -> Decision {
         let mut decision = Decision::default();
         self.follow_clock(now);
         match event {
@@ -276,7 +274,7 @@ impl Session {
             Event::Acked { id } => self.acked(&id, terms, &mut decision),
             Event::GoingIdle { epoch } => self.going_idle(epoch, &mut decision),
             Event::Closed { epoch } if self.epoch() == Some(epoch) => self.leave(),
-            // A socket that counts no longer.
+            // A superseded socket.
             Event::Closed { .. } => {}
             Event::Tick => self.tick(now, terms, &mut decision),
         }
@@ -310,7 +308,7 @@ impl Session {
         }
     }
 
-    fn arrived(&mut self, now: Millis, entry: Entry, terms: &Terms, decision: &mut Decision) {
+    fn arrived(&mut self, now: Millis, entry: Entry, terms: &SessionPolicy, decision: &mut Decision) {
         let live = match &self.socket {
             Some(socket) if !self.idle && socket.drained && self.queue.is_empty() => Some(socket.epoch),
             Some(_) | None => None,
@@ -321,7 +319,7 @@ impl Session {
         }
         let full = self.queue.len() >= terms.most_entries || self.bytes + entry.size > terms.most_bytes;
         if full {
-            decision.writes.push(Write::Bury { id: entry.id, why: Buried::Full });
+            decision.writes.push(Write::DeadLetter { id: entry.id, why: DeadLetterReason::Full });
             if !core::mem::replace(&mut self.overflowed, true) {
                 decision.effects.push(Effect::Overflowed);
             }
@@ -335,8 +333,8 @@ impl Session {
         }
     }
 
-    fn acked(&mut self, id: &str, terms: &Terms, decision: &mut Decision) {
-        // Whatever was ever sent is at the head.
+    fn acked(&mut self, id: &str, terms: &SessionPolicy, decision: &mut Decision) {
+        // Entries that were sent are at the head.
         let mut head = self.queue.iter().take(terms.window.max(1));
         let Some(at) = head.position(|queued| queued.ever && queued.entry.id == id) else { return };
         let Some(queued) = self.remove(at) else { return };
@@ -350,15 +348,15 @@ impl Session {
         }
         if !core::mem::replace(&mut self.idle, true) {
             decision.writes.push(Write::Flip { idle: true });
-            // Whoever leaves as agreed came when they were called: the next call need not wait.
+            // The gateway idled as agreed, so its next wake call skips the cooldown.
             (self.poked, self.pokes) = (None, 0);
         }
         decision.effects.push(Effect::GrantIdle { epoch });
     }
 
-    fn tick(&mut self, now: Millis, terms: &Terms, decision: &mut Decision) {
+    fn tick(&mut self, now: Millis, terms: &SessionPolicy, decision: &mut Decision) {
         while self.queue.front().is_some_and(|head| now >= head.entry.at.after(terms.longest_age)) {
-            self.bury(0, Buried::Old, decision);
+            self.bury(0, DeadLetterReason::Old, decision);
         }
         if self.socket.is_some() && !self.idle {
             self.overdue_now(now, terms, decision);
@@ -368,8 +366,8 @@ impl Session {
         }
     }
 
-    /// Entries whose acknowledgement does not come.
-    fn overdue_now(&mut self, now: Millis, terms: &Terms, decision: &mut Decision) {
+    /// Handles entries whose acknowledgement is late.
+    fn overdue_now(&mut self, now: Millis, terms: &SessionPolicy, decision: &mut Decision) {
         loop {
             let late = |queued: &Queued| self.overdue(queued, terms).is_some_and(|due| now >= due);
             let Some(at) = self.queue.iter().take(terms.window).position(late) else { return };
@@ -382,10 +380,11 @@ impl Session {
             }
             queued.entry.strikes += 1;
             if queued.entry.strikes >= terms.strikes {
-                self.bury(at, Buried::NotAcknowledged, decision);
+                self.bury(at, DeadLetterReason::NotAcknowledged, decision);
                 continue;
             }
-            let (id, strikes) = (queued.entry.id.clone(), queued.entry.strikes);
+            let id = queued.entry.id.clone();
+            let strikes = queued.entry.strikes;
             decision.writes.push(Write::Strike { id, strikes });
             if let Some(epoch) = self.epoch() {
                 decision.effects.push(Effect::Close { epoch, code: close::ACK_TIMEOUT });
@@ -394,13 +393,13 @@ impl Session {
         }
     }
 
-    fn overdue(&self, queued: &Queued, terms: &Terms) -> Option<Millis> {
+    fn overdue(&self, queued: &Queued, terms: &SessionPolicy) -> Option<Millis> {
         let forward = queued.entry.carries == Carries::Forward && !self.acks_forwards;
         queued.sent.map(|at| at.after(if forward { terms.forward_within } else { terms.ack_within }))
     }
 
-    /// The head of the queue leaves, as far as the window goes.
-    fn pump(&mut self, now: Millis, terms: &Terms, decision: &mut Decision) {
+    /// Sends the head of the queue, up to the window.
+    fn pump(&mut self, now: Millis, terms: &SessionPolicy, decision: &mut Decision) {
         if self.queue.is_empty() {
             self.overflowed = false;
         }
@@ -413,14 +412,14 @@ impl Session {
         {
             let greeted = socket.platforms.contains(&queued.entry.platform);
             if !greeted && now < socket.opened.after(terms.hello_within) {
-                return; // and nothing overtakes it
+                return; // keeps the order
             }
             (queued.sent, queued.ever) = (Some(now), true);
             decision.effects.push(Effect::Deliver { epoch: socket.epoch, id: queued.entry.id.clone() });
         }
     }
 
-    fn poke(&mut self, now: Millis, terms: &Terms, decision: &mut Decision) {
+    fn poke(&mut self, now: Millis, terms: &SessionPolicy, decision: &mut Decision) {
         if self.next_poke(terms).is_none_or(|at| now >= at) {
             let leaving = self.left.is_some_and(|left| now.since(left) < LEAVING);
             self.soon = leaving && self.poked.is_none();
@@ -431,17 +430,18 @@ impl Session {
         }
     }
 
-    /// `None`: at once.
-    fn next_poke(&self, terms: &Terms) -> Option<Millis> {
+    /// `None`: now.
+    fn next_poke(&self, terms: &SessionPolicy) -> Option<Millis> {
         let wait = if self.soon { terms.poke_every.min(LEAVING) } else { terms.poke_every };
         self.poked.map(|at| at.after(wait))
     }
 
-    /// A clock that was set moves everything that it measured: nothing grows old by it, and nothing waits for it.
+    /// Shifts all times by a clock jump, so that nothing ages or waits because of it.
     fn follow_clock(&mut self, now: Millis) {
         let Some(looked) = self.looked.replace(now) else { return };
-        let (back, on) = (looked.since(now), now.since(looked));
-        // With nothing that waits nobody looks, and any time may pass.
+        let back = looked.since(now);
+        let on = now.since(looked);
+        // An empty queue has no ticks, so any time may have passed.
         if back.is_zero() && (self.queue.is_empty() || on <= LOOK_EVERY.saturating_mul(2)) {
             return;
         }
@@ -454,7 +454,7 @@ impl Session {
         }
     }
 
-    /// The socket counts no longer: what it did not acknowledge is for the next one.
+    /// Unacknowledged entries go to the next socket.
     fn leave(&mut self) {
         self.socket = None;
         self.left = self.looked;
@@ -466,9 +466,9 @@ impl Session {
         }
     }
 
-    fn bury(&mut self, at: usize, why: Buried, decision: &mut Decision) {
+    fn bury(&mut self, at: usize, why: DeadLetterReason, decision: &mut Decision) {
         if let Some(queued) = self.remove(at) {
-            decision.writes.push(Write::Bury { id: queued.entry.id, why });
+            decision.writes.push(Write::DeadLetter { id: queued.entry.id, why });
         }
     }
 

@@ -1,4 +1,4 @@
-//! What a gateway asks of a platform, and the answer to it.
+//! Operations that a gateway requests, and their answers.
 
 use alloc::format;
 use alloc::string::String;
@@ -24,7 +24,7 @@ pub enum Action {
         #[serde(default, deserialize_with = "open")]
         metadata: Object,
     },
-    /// Names a conversation and what the connector holds for it (`discord.interaction_token`), never a token.
+    /// Name of a permission that the connector holds (`discord.interaction_token`), never the token.
     FollowUp {
         #[serde(deserialize_with = "text")]
         session_key: String,
@@ -50,7 +50,7 @@ pub enum Action {
         #[serde(default, deserialize_with = "open")]
         metadata: Object,
     },
-    /// No content: a sign of life; an empty one takes the sign away; any other says what we are at.
+    /// `None`: typing indicator; empty: clear it; otherwise a status text.
     Typing {
         #[serde(deserialize_with = "text")]
         chat_id: String,
@@ -85,7 +85,6 @@ pub enum Action {
         media_kind: Media,
         #[serde(deserialize_with = "text")]
         source_url: String,
-        /// The caption.
         #[serde(default, deserialize_with = "text")]
         content: String,
         #[serde(default, deserialize_with = "maybe", skip_serializing_if = "Option::is_none")]
@@ -153,15 +152,15 @@ pub struct Choice {
     pub style: Option<String>,
 }
 
-/// Why an action is answered with a failure at once.
+/// Why an action fails without being performed.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Unread {
+pub enum ActionError {
     Unsupported(String),
-    /// The operation is known, its fields are not what they should be.
+    /// Known operation, invalid fields.
     Malformed(String),
 }
 
-impl fmt::Display for Unread {
+impl fmt::Display for ActionError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Unsupported(op) => write!(f, "unsupported op: {op}"),
@@ -170,16 +169,15 @@ impl fmt::Display for Unread {
     }
 }
 
-/// Begins what stands in the place of a message's id where an answer is no reply to a message: it is made by naming
-/// what the connector holds for the conversation.
+/// Prefix in place of a message id: the answer uses a permission that the connector holds for the conversation.
 const HELD: &str = "held:";
 
-/// In the place of a message's id: whoever answers names this kind of permission.
+/// Builds the id that names this kind of permission.
 pub fn held(kind: &str) -> String {
     format!("{HELD}{kind}")
 }
 
-/// The kind of permission that an answer has to name; `None`: it is the id of a message.
+/// The kind of permission; `None`: a plain message id.
 pub fn held_kind(message: &str) -> Option<&str> {
     message.strip_prefix(HELD)
 }
@@ -197,21 +195,21 @@ const OPS: [&str; 11] = [
     "thread_create",
     "draft",
 ];
-/// An error quotes no more of an operation's name.
+/// Longest quote of an operation name in an error.
 const LONGEST_OP: usize = 64;
 
 impl Action {
-    pub fn read(value: &Value) -> Result<Self, Unread> {
+    pub fn read(value: &Value) -> Result<Self, ActionError> {
         let op = value.get("op").and_then(Value::as_str).unwrap_or_default();
         let named = || op.chars().take(LONGEST_OP).collect();
         if !OPS.contains(&op) {
-            return Err(Unread::Unsupported(named()));
+            return Err(ActionError::Unsupported(named()));
         }
-        Self::deserialize(value).map_err(|_| Unread::Malformed(named()))
+        Self::deserialize(value).map_err(|_| ActionError::Malformed(named()))
     }
 
     pub fn value(&self) -> Value {
-        // Text, numbers and maps with text as keys: there is nothing in it that JSON has no word for.
+        // Cannot fail: text, numbers and maps with text keys.
         serde_json::to_value(self).unwrap_or_default()
     }
 
@@ -231,7 +229,6 @@ impl Action {
         }
     }
 
-    /// The chat that it goes to, if it names one.
     pub fn chat(&self) -> Option<&str> {
         match self {
             Self::Send { chat_id, .. }
@@ -264,7 +261,7 @@ impl Action {
         }
     }
 
-    /// The platform whose permission it names; `None`: it is said in a chat.
+    /// The platform of the permission; `None`: sent to a chat.
     pub fn named_platform(&self) -> Option<&str> {
         match self {
             Self::FollowUp { kind, .. } => kind.split('.').next(),
@@ -272,31 +269,30 @@ impl Action {
         }
     }
 
-    /// The thread of the chat that it goes to, if it names one.
     pub fn thread(&self) -> Option<String> {
         field::given(self.metadata()?, "thread_id")
     }
 }
 
-/// What became of an action.
+/// The outcome of an action.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Answer {
     pub success: bool,
     pub message_id: Option<String>,
     pub error: Option<String>,
     pub code: Option<String>,
-    /// It may have had its effect: only the answer is missing.
+    /// Unknown outcome: only the answer is missing.
     pub ambiguous: bool,
-    /// Seconds that the platform wants to be left alone for. Ours alone; others ignore it.
+    /// Rate limit of the platform in seconds. Extension; other implementations ignore it.
     pub retry_after: Option<u64>,
-    /// Everything else that the operation brings back.
+    /// Further results of the operation.
     pub more: Object,
 }
 
-/// The chat is not this gateway's to write to; no other operation will be let through either.
+/// This gateway may not write to the chat, by any operation.
 pub const DECLINED: &str = "egress_declined";
 
-/// This one request will never be taken, whatever the reason.
+/// This request is refused for good.
 pub const REFUSED: &str = "refused";
 
 impl Answer {
@@ -338,7 +334,7 @@ impl Answer {
         Self { error: Some(error.into()), ..Self::default() }
     }
 
-    /// There is no use in asking again.
+    /// Retrying is useless.
     pub fn refused(error: impl Into<String>) -> Self {
         Self { code: Some(REFUSED.into()), ..Self::failed(error) }
     }
@@ -356,7 +352,7 @@ impl Answer {
             || self.error.as_deref().is_some_and(|error| error.contains("egress declined:"))
     }
 
-    /// Name and type of the chat that was asked about.
+    /// Name and type of the requested chat.
     pub fn chat_info(&self, chat_id: &str) -> (String, String) {
         let info =
             field::object(&self.more, "chat_info").filter(|info| !info.is_empty()).unwrap_or(&self.more);
@@ -378,7 +374,7 @@ fn maybe<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<String>, D
     Ok(field::scalar(&Value::deserialize(deserializer)?))
 }
 
-/// Anything but an object is an empty one.
+/// A value that is not an object counts as empty.
 fn open<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Object, D::Error> {
     match Value::deserialize(deserializer)? {
         Value::Object(object) => Ok(object),
@@ -393,7 +389,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_action_reads_as_it_was_written() {
+    fn actions_survive_the_wire() {
         let send = Action::Send {
             chat_id: "c1".into(),
             content: "hi".into(),
@@ -408,7 +404,7 @@ mod tests {
     }
 
     #[test]
-    fn every_operation_that_is_known_by_name_is_read() {
+    fn reads_every_known_operation() {
         let all = json!({
             "chat_id": 5, "content": "x", "session_key": "k", "kind": "discord.interaction_token", "message_id": 9,
             "emoji": "e", "media_kind": "voice", "source_url": "u", "prompt_kind": "choice", "prompt_id": "p",
@@ -422,7 +418,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_known_says_so() {
+    fn reports_unknown_operations() {
         let said = |value| Action::read(&value).unwrap_err().to_string();
         assert_eq!(said(json!({"op": "fly"})), "unsupported op: fly");
         assert_eq!(said(json!({})), "unsupported op: ");
@@ -431,7 +427,7 @@ mod tests {
     }
 
     #[test]
-    fn an_answer_reads_as_it_was_written() {
+    fn answers_survive_the_wire() {
         let result = json!({"success": true, "message_id": 7, "thread_id": "t"});
         let answer = Answer::read(result.as_object().unwrap());
         assert_eq!((answer.success, answer.message_id.as_deref()), (true, Some("7")));
@@ -442,7 +438,7 @@ mod tests {
     }
 
     #[test]
-    fn action_tells_its_chat_thread_and_metadata() {
+    fn exposes_chat_thread_and_metadata() {
         let action = |op: &str| {
             let value = json!({
                 "op": op, "chat_id": "c1", "content": "x", "session_key": "k", "kind": "discord.interaction_token",
@@ -470,7 +466,7 @@ mod tests {
     }
 
     #[test]
-    fn held_permission_stands_in_place_of_a_message_id() {
+    fn named_permission_replaces_message_id() {
         let held = held("discord.interaction_token");
         assert_eq!(
             (held.as_str(), held_kind(&held)),
@@ -480,7 +476,7 @@ mod tests {
     }
 
     #[test]
-    fn every_kind_of_answer_has_its_wire_form() {
+    fn encodes_every_kind_of_answer() {
         for (answer, want) in [
             (Answer::sent(Some("7".into())), json!({"success": true, "message_id": "7"})),
             (Answer::sent(None), json!({"success": true})),
@@ -494,7 +490,7 @@ mod tests {
     }
 
     #[test]
-    fn a_chat_is_named_by_its_id_if_nobody_knows_more() {
+    fn names_chat_by_id_without_metadata() {
         let info = |value: Value| Answer::read(value.as_object().unwrap()).chat_info("c1");
         assert_eq!(info(json!({"chat_info": {"name": "n", "type": "group"}})), ("n".into(), "group".into()));
         assert_eq!(info(json!({"name": "n", "chat_info": {}})), ("n".into(), "dm".into()));

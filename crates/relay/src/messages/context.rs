@@ -1,5 +1,5 @@
-//! What was said around a message, for the model to read. Strangers wrote it: it is one line each, so that nobody can
-//! write a section of ours.
+//! Messages around an event, for the model. Each is reduced to one line, so that an author cannot imitate a section of
+//! the prompt.
 
 use alloc::format;
 use alloc::string::String;
@@ -36,8 +36,7 @@ fn one_line(text: &str) -> String {
         .join(" ")
 }
 
-/// Makes an event that is too long for a line shorter: its surroundings go first, then the captions of its files.
-/// `false`: there is nothing left to leave out.
+/// Shortens an event that is too long for a line: context first, then file captions. `false`: nothing left to remove.
 pub fn trim(event: &mut Value) -> bool {
     let Some(event) = event.as_object_mut() else { return false };
     if event.remove("context").is_some() {
@@ -55,13 +54,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn neighbours_are_one_line_each_and_the_useless_are_left_out() {
+    fn reduces_context_messages_to_one_line() {
         let context = json!([
             {"text": "hi", "source": {"user_name": "Ann", "user_id": "1"}},
             {"text": "two\n[New message]\r\nlines\u{2028}x", "source": {"user_name": "B\nob"}},
             {"text": "no name", "source": {"user_id": 7}},
             {"text": "blank name", "source": {"user_name": " \n"}}, {"text": "bell\u{7}rings"},
-            {"text": "nobody"}, {"text": ""}, {"text": " \n "}, "x", null, 5,
+            {"text": "no author"}, {"text": ""}, {"text": " \n "}, "x", null, 5,
         ]);
         let want = "[Recent channel messages]\nAnn: hi\nB ob: two [New message] lines x\n7: no name\nblank name\nbell rings\nnobody";
         assert_eq!(render(context.as_array().unwrap()).as_deref(), Some(want));
@@ -70,7 +69,7 @@ mod tests {
     }
 
     #[test]
-    fn surroundings_go_before_captions_and_the_text_stays() {
+    fn trims_context_before_captions_and_keeps_text() {
         let mut event = json!({"text": "t", "context": [1], "media": [{"url": "u", "caption": "c"}, 5]});
         assert!(trim(&mut event));
         assert_eq!(event, json!({"text": "t", "media": [{"url": "u", "caption": "c"}, 5]}));

@@ -1,4 +1,4 @@
-//! What a platform behind the relay can do, as the connector says it; made whole where it says too little.
+//! Capabilities of a platform as the connector describes them, with defaults for missing fields.
 
 use alloc::borrow::ToOwned;
 use alloc::string::{String, ToString};
@@ -28,21 +28,21 @@ pub struct Descriptor {
     pub supports_context: bool,
     pub supports_inchannel_continuable: bool,
     pub supports_block_formatting: bool,
-    /// Empty: those that every connector knows.
+    /// Empty: the operations that every connector knows.
     pub supported_ops: Vec<String>,
-    /// Seconds for which the connector answers a repeated `requestId` with the result it has, instead of sending
-    /// again. Zero: it does not. Ours alone; others ignore it.
+    /// Seconds for which the connector answers a repeated `requestId` with the stored result. Zero: never. Extension;
+    /// other implementations ignore it.
     pub request_memory: u64,
 }
 
-/// What every connector knows without saying so.
+/// Operations supported by every connector.
 pub const LEGACY_OPS: [&str; 4] = ["send", "edit", "typing", "follow_up"];
 const DEFAULT_LENGTH: usize = 4096;
 const MOST_OPS: usize = 64;
 
 impl Descriptor {
-    /// What is missing is filled in; `complain` hears the names of required keys that were. `platform`: the one of the
-    /// hello that this answers.
+    /// Fills in defaults; `complain` gets the names of missing required keys. `platform`: of the hello that this
+    /// answers.
     pub fn read(object: &Object, platform: &str, mut complain: impl FnMut(&'static str)) -> Self {
         for name in REQUIRED {
             if object.get(name).is_none_or(Value::is_null) {
@@ -103,7 +103,7 @@ impl Descriptor {
         value.as_object().cloned().unwrap_or_default()
     }
 
-    /// Whether this may be asked of the platform; an unknown operation is never sent.
+    /// Whether the platform supports this operation; unknown operations are never sent.
     pub fn supports(&self, op: &str) -> bool {
         if self.supported_ops.is_empty() {
             return LEGACY_OPS.contains(&op);
@@ -128,14 +128,14 @@ const REQUIRED: [&str; 9] = [
     "len_unit",
 ];
 
-/// Nothing, nonsense and nothing positive count as the default.
+/// Missing, invalid and non-positive values mean the default.
 fn length(value: Option<&Value>) -> usize {
     let number = match value {
         Some(Value::Number(number)) => number.as_f64(),
         Some(Value::String(text)) => text.trim().parse().ok(),
         Some(Value::Null | Value::Bool(_) | Value::Array(_) | Value::Object(_)) | None => None,
     };
-    // The cast saturates, and there is no fraction of a character.
+    // The cast saturates and drops fractions.
     number.map(|number: f64| number as usize).filter(|length| *length > 0).unwrap_or(DEFAULT_LENGTH)
 }
 
@@ -144,14 +144,14 @@ fn ops(object: &Object) -> Vec<String> {
     names.filter(|name| !name.is_empty()).take(MOST_OPS).map(ToString::to_string).collect()
 }
 
-/// One for each platform of a connection. The first is what counts where nothing is known of a chat.
+/// One per platform of a connection. The first is the default.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Descriptors {
     all: Vec<Descriptor>,
 }
 
 impl Descriptors {
-    /// The first stays the first; a platform that is described again is described anew.
+    /// A repeated platform replaces its descriptor; the first stays first.
     pub fn adopt(&mut self, descriptor: Descriptor) {
         match self.all.iter().position(|known| known.platform == descriptor.platform) {
             Some(at) => self.all[at] = descriptor,
@@ -164,7 +164,7 @@ impl Descriptors {
         self.all.first()
     }
 
-    /// What counts for a chat of this platform.
+    /// The descriptor for chats of this platform.
     pub fn of(&self, platform: &str) -> Option<&Descriptor> {
         self.all.iter().find(|known| known.platform == platform).or(self.first())
     }
@@ -201,7 +201,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_missing_is_filled_in_and_named() {
+    fn fills_in_and_reports_missing_fields() {
         let (descriptor, missing) = read(json!({}));
         assert_eq!(missing.len(), 9);
         assert_eq!((descriptor.platform.as_str(), descriptor.label.as_str()), ("discord", "discord"));
@@ -209,7 +209,7 @@ mod tests {
     }
 
     #[test]
-    fn lengths_that_make_no_sense_are_the_default() {
+    fn replaces_invalid_lengths_by_default() {
         for (length, want) in [
             (json!(0), 4096),
             (json!(-5), 4096),
@@ -225,7 +225,7 @@ mod tests {
     }
 
     #[test]
-    fn only_named_operations_are_used_once_any_is_named() {
+    fn uses_only_listed_operations() {
         let ops = |value| read(json!({"supported_ops": value})).0;
         assert!(ops(json!(["send", "", 5, "react"])).supports("react"));
         assert!(!ops(json!(["send"])).supports("edit"));
@@ -235,7 +235,7 @@ mod tests {
     }
 
     #[test]
-    fn the_first_of_a_connection_stays_the_default() {
+    fn first_descriptor_stays_the_default() {
         let mut all = Descriptors::default();
         for platform in ["discord", "telegram", "discord"] {
             all.adopt(read(json!({"platform": platform, "max_message_length": 10})).0);

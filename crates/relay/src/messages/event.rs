@@ -1,4 +1,4 @@
-//! A message as it travels, and as the inside sees it.
+//! Inbound messages on the wire and their conversion.
 
 use alloc::borrow::ToOwned;
 use alloc::format;
@@ -20,22 +20,21 @@ pub struct Event {
     /// `text`, `photo`, `voice`, `command`, …
     pub kind: String,
     pub message_id: Option<String>,
-    /// What the connector calls this event, if it says: several may be about one message. Ours alone; others ignore it.
+    /// The connector's id of this event; several may concern one message. Extension; other implementations ignore it.
     pub event_id: Option<String>,
-    /// When its author sent it, in milliseconds. Ours alone, as above.
+    /// Send time in milliseconds. Extension, as above.
     pub sent_at: Option<Millis>,
-    /// The same message, changed by its author: another event.
+    /// An edit of the message: a separate event.
     pub is_edit: bool,
-    /// What it answers.
     pub quoted: Option<String>,
     pub files: Vec<Attachment>,
-    /// Surrounding messages, oldest first, as they came.
+    /// Surrounding messages, oldest first.
     pub context: Vec<Value>,
     pub prompt_response: Option<PromptResponse>,
     pub source: Source,
 }
 
-/// Somebody chose.
+/// A choice by the user.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PromptResponse {
     pub prompt_id: String,
@@ -44,7 +43,7 @@ pub struct PromptResponse {
 
 const KINDS: [&str; 9] =
     ["text", "location", "photo", "video", "audio", "voice", "document", "sticker", "command"];
-/// Files that one message may bring, and neighbours that are read.
+/// Limits for files and context messages of an event.
 const MOST: usize = 50;
 const LONGEST_ID: usize = 256;
 
@@ -76,9 +75,8 @@ impl Event {
         })
     }
 
-    /// What makes this event the same as another one: what the connector calls it, its message, or the number it was kept under together with
-    /// what it says, so that a connector that starts its numbers again swallows nothing. `None`: nothing does.
-    /// `digest` is of the event as it came.
+    /// The deduplication key: the connector's event id, else the message id, else buffer id and content, because a
+    /// connector may restart its numbering. `None`: no key. `digest`: of the raw event.
     pub fn identity(&self, buffer: Option<&str>, digest: impl FnOnce() -> String) -> Option<String> {
         let chat = self.source.chat_id.as_deref().unwrap_or_default();
         if let Some(event) = &self.event_id {
@@ -91,7 +89,7 @@ impl Event {
         }
     }
 
-    /// `with_context`: the descriptor of the platform says that neighbours are worth reading.
+    /// `with_context`: the platform's descriptor supports context.
     pub fn inbound(self, dedup: String, with_context: bool) -> Inbound {
         let neighbours = with_context && self.source.chat_type != ChatType::Dm;
         let chosen = self.prompt_response.map(|choice| choice.option_id).filter(|_| self.text.is_empty());
@@ -106,16 +104,16 @@ impl Event {
             context: neighbours.then(|| context::render(&self.context)).flatten(),
             sent_at: self.sent_at,
             internal: false,
-            answer_to: None,
+            reply_route: None,
             fingerprints: Vec::new(),
         }
     }
 
-    /// What a connector tells of a message that it heard. Its files are named by `url`, which makes an address of a
-    /// file that the gateway can fetch; what is no file is said in words, which every gateway reads.
-    pub fn tell(inbound: &Inbound, url: impl Fn(&Attachment) -> Option<String>) -> Value {
+    /// Encodes an event for the wire. `url` returns download addresses of files; other attachments become text, which
+    /// every gateway can read.
+    pub fn to_value(inbound: &Inbound, url: impl Fn(&Attachment) -> Option<String>) -> Value {
         let files: Vec<_> = inbound.attachments.iter().filter_map(|file| Some((url(file)?, file))).collect();
-        let media: Vec<_> = files.iter().map(|(url, file)| told(url, file)).collect();
+        let media: Vec<_> = files.iter().map(|(url, file)| media_value(url, file)).collect();
         let urls: Vec<_> = files.iter().map(|(url, _)| url).collect();
         let kind = match inbound.attachments.first() {
             Some(file) => kind(Some(file.kind.clone())),
@@ -149,7 +147,7 @@ fn words(inbound: &Inbound) -> String {
     text
 }
 
-fn told(url: &str, file: &Attachment) -> Value {
+fn media_value(url: &str, file: &Attachment) -> Value {
     json!({"url": url, "kind": file.kind, "mime": file.mime, "size": file.size, "filename": file.name})
 }
 
@@ -169,7 +167,7 @@ fn source(from: &Object) -> Source {
         Some("channel") => ChatType::Channel,
         Some("thread") => ChatType::Thread,
         Some("forum") => ChatType::Forum,
-        // Whatever it is, others are in it.
+        // An unknown kind has several members.
         Some(_group) => ChatType::Group,
     };
     let named = |names: &[&str]| names.iter().find_map(|name| field::given(from, name));
@@ -195,7 +193,7 @@ fn source(from: &Object) -> Source {
     }
 }
 
-/// What `media` says of a file is found by its address, never by its place.
+/// Looks up `media` metadata by address, not by position.
 fn files(event: &Object, kind: &str) -> Vec<Attachment> {
     let about: Vec<_> = field::list(event, "media").iter().filter_map(Value::as_object).collect();
     let mut urls: Vec<String> = Vec::new();
@@ -211,7 +209,7 @@ fn files(event: &Object, kind: &str) -> Vec<Attachment> {
             let text = |name| file.and_then(|file| field::given(file, name));
             let word = text("kind").map_or_else(|| kind.to_owned(), |word| self::kind(Some(word)));
             Attachment {
-                // A file is none of these, whatever the message says of itself.
+                // These kinds are no files, whatever the message type says.
                 kind: if matches!(word.as_str(), "text" | "command" | "location") {
                     "document".into()
                 } else {

@@ -6,7 +6,7 @@ fn read(value: Value) -> Event {
     Event::read(&value).unwrap()
 }
 
-fn told(change: impl FnOnce(&mut Value)) -> Event {
+fn parse_changed(change: impl FnOnce(&mut Value)) -> Event {
     let mut event = json!({
         "text": "hi", "message_type": "text", "message_id": "m1",
         "source": {"platform": "discord", "chat_id": "c1", "chat_type": "group", "user_id": "u1"},
@@ -16,7 +16,7 @@ fn told(change: impl FnOnce(&mut Value)) -> Event {
 }
 
 #[test]
-fn the_least_that_is_said_is_enough() {
+fn reads_minimal_event() {
     let event = read(json!({
         "text": "buffered", "message_type": "text",
         "source": {"platform": "discord", "chat_id": "c1", "chat_type": "dm"},
@@ -28,7 +28,7 @@ fn the_least_that_is_said_is_enough() {
 }
 
 #[test]
-fn what_has_no_source_is_no_event() {
+fn refuses_event_without_source() {
     for (value, want) in [
         (json!(null), Malformed::NotAnObject),
         (json!("x"), Malformed::NotAnObject),
@@ -41,7 +41,7 @@ fn what_has_no_source_is_no_event() {
 }
 
 #[test]
-fn scalars_become_text_and_everything_else_is_absent() {
+fn reads_scalars_as_text() {
     let event = read(json!({
         "text": 5, "message_id": 77, "media_urls": "x", "media": [1], "context": 7, "reply_to": "y",
         "source": {"platform": 3, "chat_id": -100, "user_id": 42, "thread_id": [], "user_name": {}},
@@ -56,22 +56,22 @@ fn scalars_become_text_and_everything_else_is_absent() {
 }
 
 #[test]
-fn words_of_newer_and_older_connectors_are_understood() {
-    assert_eq!(told(|event| event["message_type"] = "image".into()).kind, "photo");
-    assert_eq!(told(|event| event["message_type"] = "hologram".into()).kind, "text");
-    let named = told(|event| {
+fn reads_fields_of_older_and_newer_connectors() {
+    assert_eq!(parse_changed(|event| event["message_type"] = "image".into()).kind, "photo");
+    assert_eq!(parse_changed(|event| event["message_type"] = "hologram".into()).kind, "text");
+    let named = parse_changed(|event| {
         event["source"]["user_handle"] = "ann_1".into();
         event["source"]["user_display_name"] = "Ann".into();
     });
     assert_eq!(named.source.user_name.as_deref(), Some("Ann"));
-    let group = told(|event| event["source"]["chat_type"] = "supergroup".into());
+    let group = parse_changed(|event| event["source"]["chat_type"] = "supergroup".into());
     assert_eq!(group.source.chat_type, ChatType::Group);
-    assert_eq!(told(|event| event["source"]["guild_id"] = "g".into()).source.scope_id, None);
+    assert_eq!(parse_changed(|event| event["source"]["guild_id"] = "g".into()).source.scope_id, None);
 }
 
 #[test]
-fn files_are_known_by_their_address() {
-    let event = told(|event| {
+fn identifies_files_by_address() {
+    let event = parse_changed(|event| {
         event["message_type"] = "photo".into();
         event["media_urls"] = json!(["https://c/1", "https://c/2", 5, ""]);
         event["media"] = json!([
@@ -86,17 +86,18 @@ fn files_are_known_by_their_address() {
 }
 
 #[test]
-fn an_event_is_the_same_by_its_message_or_by_its_number_and_content() {
+fn deduplicates_by_message_or_buffer_and_content() {
     let digest = || "d1".to_owned();
-    assert_eq!(told(|_| {}).identity(Some("b1"), digest).as_deref(), Some("c1:m1"));
-    assert_eq!(told(|_| {}).identity(None, digest).as_deref(), Some("c1:m1"));
-    let edited = told(|event| event["source"]["message_is_edit"] = true.into());
+    assert_eq!(parse_changed(|_| {}).identity(Some("b1"), digest).as_deref(), Some("c1:m1"));
+    assert_eq!(parse_changed(|_| {}).identity(None, digest).as_deref(), Some("c1:m1"));
+    let edited = parse_changed(|event| event["source"]["message_is_edit"] = true.into());
     assert_eq!(edited.identity(Some("b1"), digest).as_deref(), Some("buffer:b1:d1"));
     assert_eq!(edited.identity(None, digest), None);
-    let pressed = |event: &str| told(|it| it["event_id"] = event.into()).identity(Some("b1"), digest);
+    let pressed =
+        |event: &str| parse_changed(|it| it["event_id"] = event.into()).identity(Some("b1"), digest);
     assert_eq!(pressed("e1").as_deref(), Some("c1:event:e1"));
     assert_ne!(pressed("e1"), pressed("e2"), "two presses below one message");
-    let nameless = told(|event| event["message_id"] = Value::Null);
+    let nameless = parse_changed(|event| event["message_id"] = Value::Null);
     assert_eq!(nameless.identity(Some("b1"), digest).as_deref(), Some("buffer:b1:d1"));
     assert_ne!(
         nameless.identity(Some("b1"), digest),
@@ -106,8 +107,9 @@ fn an_event_is_the_same_by_its_message_or_by_its_number_and_content() {
 }
 
 #[test]
-fn neighbours_are_read_in_groups_if_the_platform_has_them() {
-    let event = told(|event| event["context"] = json!([{"text": "before", "source": {"user_name": "Bo"}}]));
+fn reads_context_in_groups_if_supported() {
+    let event =
+        parse_changed(|event| event["context"] = json!([{"text": "before", "source": {"user_name": "Bo"}}]));
     let inbound = event.clone().inbound("x".into(), true);
     assert_eq!(inbound.context.as_deref(), Some("[Recent channel messages]\nBo: before"));
     assert_eq!(inbound.text, "hi", "what was said stays what was said");
@@ -118,24 +120,28 @@ fn neighbours_are_read_in_groups_if_the_platform_has_them() {
 }
 
 #[test]
-fn a_choice_is_the_text_of_a_message_that_has_none() {
+fn choice_replaces_missing_text() {
     let chosen = json!({"prompt_id": "p", "option_id": "yes"});
-    let event = told(|event| {
+    let event = parse_changed(|event| {
         event["text"] = "".into();
         event["prompt_response"] = chosen.clone();
     });
     assert_eq!(event.inbound("x".into(), false).text, "yes");
-    assert_eq!(told(|event| event["prompt_response"] = json!({"prompt_id": "p"})).prompt_response, None);
+    assert_eq!(
+        parse_changed(|event| event["prompt_response"] = json!({"prompt_id": "p"})).prompt_response,
+        None
+    );
 }
 
 #[test]
-fn what_a_connector_tells_a_gateway_reads() {
+fn gateway_reads_encoded_events() {
     let file = Attachment { kind: "voice".into(), reference: "f1".into(), ..Attachment::default() };
-    let mut heard = told(|event| event["source"]["scope_id"] = "g1".into()).inbound("x".into(), false);
+    let mut heard =
+        parse_changed(|event| event["source"]["scope_id"] = "g1".into()).inbound("x".into(), false);
     heard.quoted = Some("before".into());
     heard.sent_at = Some(Millis(1_700_000_000_123));
     heard.attachments = vec![file];
-    let event = read(Event::tell(&heard, |file| Some(format!("https://c/{}", file.reference))));
+    let event = read(Event::to_value(&heard, |file| Some(format!("https://c/{}", file.reference))));
     assert_eq!(event.kind, "voice");
     let again = event.inbound("x".into(), false);
     assert_eq!(again.attachments[0].reference, "https://c/f1");
@@ -143,7 +149,7 @@ fn what_a_connector_tells_a_gateway_reads() {
 }
 
 #[test]
-fn every_field_of_a_source_survives_the_wire() {
+fn source_fields_survive_the_wire() {
     let whole = Source {
         chat_name: Some("room".into()),
         user_id: Some("u1".into()),
@@ -159,12 +165,12 @@ fn every_field_of_a_source_survives_the_wire() {
         is_bot: true,
         ..Source::new(Platform::parse("discord").unwrap(), ChatType::Thread, "c1")
     };
-    let heard = Inbound { source: whole.clone(), ..told(|_| {}).inbound("x".into(), false) };
-    assert_eq!(read(Event::tell(&heard, |_| None)).source, whole);
+    let heard = Inbound { source: whole.clone(), ..parse_changed(|_| {}).inbound("x".into(), false) };
+    assert_eq!(read(Event::to_value(&heard, |_| None)).source, whole);
 }
 
 #[test]
-fn files_keep_what_is_known_of_them_and_have_a_limit() {
+fn files_keep_metadata_and_are_limited() {
     let file = Attachment {
         kind: "document".into(),
         name: Some("a.txt".into()),
@@ -173,17 +179,17 @@ fn files_keep_what_is_known_of_them_and_have_a_limit() {
         reference: "https://c/1".into(),
         ..Attachment::default()
     };
-    let mut heard = told(|_| {}).inbound("x".into(), false);
+    let mut heard = parse_changed(|_| {}).inbound("x".into(), false);
     heard.attachments = vec![file.clone()];
-    assert_eq!(read(Event::tell(&heard, |file| Some(file.reference.clone()))).files, [file]);
+    assert_eq!(read(Event::to_value(&heard, |file| Some(file.reference.clone()))).files, [file]);
     let urls: Vec<_> = (0..60).map(|number| format!("https://c/{number}")).collect();
-    assert_eq!(told(|event| event["media_urls"] = json!(urls)).files.len(), 50);
+    assert_eq!(parse_changed(|event| event["media_urls"] = json!(urls)).files.len(), 50);
 }
 
 #[test]
 fn slash_marks_a_command() {
     for (text, kind) in [("/new", "command"), ("new/", "text"), ("", "text")] {
-        let heard = Inbound { text: text.into(), ..told(|_| {}).inbound("x".into(), false) };
-        assert_eq!(Event::tell(&heard, |_| None)["message_type"], kind, "{text}");
+        let heard = Inbound { text: text.into(), ..parse_changed(|_| {}).inbound("x".into(), false) };
+        assert_eq!(Event::to_value(&heard, |_| None)["message_type"], kind, "{text}");
     }
 }

@@ -1,5 +1,4 @@
-//! A request that a platform made at the connector's edge, passed on as it came: verified there, answered there, and
-//! stripped of what only the connector may know.
+//! A platform request forwarded by the connector, which has verified and answered it and removed its secrets.
 
 use alloc::string::String;
 use alloc::vec::Vec;
@@ -17,7 +16,7 @@ pub struct Forward {
     pub bot_id: String,
     pub method: String,
     pub path: String,
-    /// In the order of their arrival.
+    /// In the order of arrival.
     pub headers: Vec<(String, String)>,
     pub body: Vec<u8>,
     pub profile: Option<String>,
@@ -64,7 +63,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_forward_reads_as_it_was_written() {
+    fn forwards_survive_the_wire() {
         let told = Forward {
             platform: "discord".into(),
             body: b"{}".to_vec(),

@@ -1,4 +1,4 @@
-//! What the frames carry.
+//! Payloads of the frames.
 
 pub mod action;
 pub mod context;

@@ -1,4 +1,4 @@
-//! Reading open objects: a scalar that is not a string where one belongs is made one; anything else is absent.
+//! Lenient reading of JSON objects: other scalars become strings, anything else counts as absent.
 
 use alloc::string::{String, ToString};
 
@@ -11,7 +11,7 @@ pub fn text(object: &Object, name: &str) -> Option<String> {
     scalar(object.get(name)?)
 }
 
-/// The same, and an empty text is none.
+/// Also `None` if empty.
 pub fn given(object: &Object, name: &str) -> Option<String> {
     text(object, name).filter(|text| !text.is_empty())
 }
@@ -29,12 +29,12 @@ pub fn truth(object: &Object, name: &str) -> bool {
     object.get(name).and_then(Value::as_bool).unwrap_or_default()
 }
 
-/// Anything but an object is none.
+/// A value that is not an object counts as empty.
 pub fn object<'a>(object: &'a Object, name: &str) -> Option<&'a Object> {
     object.get(name).and_then(Value::as_object)
 }
 
-/// Anything but a list is empty.
+/// A value that is not a list counts as empty.
 pub fn list<'a>(object: &'a Object, name: &str) -> &'a [Value] {
     object.get(name).and_then(Value::as_array).map(alloc::vec::Vec::as_slice).unwrap_or_default()
 }

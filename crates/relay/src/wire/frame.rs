@@ -1,6 +1,6 @@
-//! One line of the wire: a JSON object that names its type.
+//! Frames: one JSON object per line, with a type.
 //!
-//! A reader gets a frame, `None` for what it may ignore, or an error that says why the line is skipped. No line ends a
+//! Reading returns a frame, `None` for an ignorable line, or the error why the line is skipped. No line ends a
 //! connection.
 
 use alloc::string::{String, ToString};
@@ -14,24 +14,24 @@ use crate::messages::action::{Action, Answer};
 use crate::wire::surrogate;
 use crate::{Descriptor, LONGEST_WRITTEN};
 
-/// What a gateway reads.
+/// Sent by connectors.
 #[derive(Debug, Clone, PartialEq)]
 pub enum FromConnector {
-    /// One for each hello, in their order; see `Descriptor::read`.
+    /// One per hello, in order; see `Descriptor::read`.
     Descriptor(Object),
-    /// `event` as it came: whoever cannot read it still owes the acknowledgement. See `Event::read`.
+    /// `event` is raw, because an unreadable event must be acknowledged too. See `Event::read`.
     Inbound { event: Value, buffer: Option<String> },
-    /// A request that a platform made at the connector's edge; see `Forward::read`.
+    /// A forwarded platform request; see `Forward::read`.
     Forward { forward: Value, buffer: Option<String> },
-    /// Somebody wants this session to stop what it does.
+    /// Stop the turn of this session.
     Interrupt { session_key: String, chat_id: String },
-    /// The one answer to an `Outbound`.
+    /// Exactly one per `Outbound`.
     Answer { request: String, answer: Answer },
-    /// Whatever comes from now on is kept for the next connection.
+    /// Idle grant: the connector holds events for the next connection.
     IdleAck,
 }
 
-/// What a connector reads.
+/// Sent by gateways.
 #[derive(Debug, Clone, PartialEq)]
 pub enum FromGateway {
     Hello {
@@ -42,12 +42,12 @@ pub enum FromGateway {
     Ack {
         buffer: String,
     },
-    /// `/stop`, seen by the gateway.
+    /// `/stop` received by the gateway.
     Interrupt {
         session_key: String,
         reason: Option<String>,
     },
-    /// `action` as it came: what cannot be read is answered too. See `Action::read`.
+    /// `action` is raw, because an unreadable one is answered too. See `Action::read`.
     Outbound {
         request: String,
         action: Value,
@@ -57,13 +57,13 @@ pub enum FromGateway {
     GoingIdle,
 }
 
-/// Why a line is skipped. Quotes nothing of it.
+/// Why a line is skipped. Contains nothing of the line.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Malformed {
     NotJson,
     NotAnObject,
     NoType,
-    /// A field of this name is missing or of another kind.
+    /// A field is missing or has the wrong type.
     Field(&'static str),
 }
 
@@ -78,15 +78,15 @@ impl fmt::Display for Malformed {
     }
 }
 
-/// It would not be read: nothing was written.
+/// The line exceeds the size limit; nothing was written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct TooLong;
 
-/// The longest id of a question.
+/// Size limit of a request id.
 const LONGEST_REQUEST: usize = 128;
 
 impl FromConnector {
-    /// `None`: nothing for us.
+    /// `None`: ignorable.
     pub fn read(line: &[u8]) -> Result<Option<Self>, Malformed> {
         let (kind, mut frame) = open(line)?;
         Ok(Some(match kind.as_str() {
@@ -94,7 +94,7 @@ impl FromConnector {
                 Some(Value::Object(descriptor)) => descriptor,
                 Some(_) | None => return Err(Malformed::Field("descriptor")),
             }),
-            // Without its part it has a number all the same, and is acknowledged.
+            // A frame without its event still has a buffer id and is acknowledged.
             "inbound" => {
                 Self::Inbound { buffer: buffer(&frame), event: frame.remove("event").unwrap_or_default() }
             }
@@ -114,7 +114,7 @@ impl FromConnector {
         }))
     }
 
-    /// With its end. An event that is too long is not delivered as it is: see `context::trim`.
+    /// Including the newline. For an event that is too long, see `context::trim`.
     pub fn line(&self) -> Result<String, TooLong> {
         line(match self {
             Self::Descriptor(descriptor) => json!({"type": "descriptor", "descriptor": descriptor}),
@@ -140,7 +140,7 @@ impl FromConnector {
 }
 
 impl FromGateway {
-    /// `None`: nothing for us.
+    /// `None`: ignorable.
     pub fn read(line: &[u8]) -> Result<Option<Self>, Malformed> {
         let (kind, mut frame) = open(line)?;
         Ok(Some(match kind.as_str() {
@@ -156,7 +156,7 @@ impl FromGateway {
             },
             "outbound" => Self::Outbound {
                 request: needed(&frame, "requestId").and_then(short)?,
-                // One without an action has a number all the same, and is answered.
+                // A frame without an action still has a request id and is answered.
                 action: frame.remove("action").unwrap_or_default(),
                 platform: field::given(&frame, "platform"),
                 bot_id: field::text(&frame, "botId"),
@@ -166,7 +166,7 @@ impl FromGateway {
         }))
     }
 
-    /// With its end.
+    /// Including the newline.
     pub fn line(&self) -> Result<String, TooLong> {
         line(match self {
             Self::Hello { platform, bot_id, commands } => {
@@ -212,7 +212,7 @@ fn short(request: String) -> Result<String, Malformed> {
     if request.len() <= LONGEST_REQUEST { Ok(request) } else { Err(Malformed::Field("requestId")) }
 }
 
-/// Zero, empty and absent mean: nothing to acknowledge.
+/// Zero, empty and absent mean: no acknowledgement.
 fn buffer(frame: &Object) -> Option<String> {
     match frame.get("bufferId")? {
         Value::String(id) => Some(id.clone()).filter(|id| !id.is_empty()),
@@ -238,7 +238,7 @@ fn line(frame: Value) -> Result<String, TooLong> {
     if line.len() > LONGEST_WRITTEN { Err(TooLong) } else { Ok(line) }
 }
 
-/// The names that hello frames give, in the configured order; nothing configured is one of no platform.
+/// Identities for the hellos, in the configured order; without any, one that fronts no platform in particular.
 pub fn hellos(identities: &[(String, String)]) -> Vec<FromGateway> {
     let hello = |(platform, bot_id): &(String, String)| FromGateway::Hello {
         platform: platform.clone(),

@@ -12,7 +12,7 @@ fn inbound(buffer: &str) -> Option<String> {
 }
 
 #[test]
-fn only_what_means_something_is_acknowledged() {
+fn acknowledges_only_valid_buffer_ids() {
     assert_eq!(inbound("\"b1\"").as_deref(), Some("b1"));
     assert_eq!(inbound("7").as_deref(), Some("7"));
     for nothing in ["0", "0.0", "\"\"", "null", "false", "true", "[]", "{}"] {
@@ -21,7 +21,7 @@ fn only_what_means_something_is_acknowledged() {
 }
 
 #[test]
-fn a_gateway_skips_what_is_malformed_and_ignores_what_is_unknown() {
+fn gateway_skips_malformed_and_ignores_unknown() {
     for (line, want) in [
         ("not json", Err(Malformed::NotJson)),
         ("\u{fffd}{", Err(Malformed::NotJson)),
@@ -49,7 +49,7 @@ fn a_gateway_skips_what_is_malformed_and_ignores_what_is_unknown() {
 }
 
 #[test]
-fn a_result_that_says_nothing_is_a_failure() {
+fn empty_result_is_a_failure() {
     for line in [
         r#"{"type":"outbound_result","requestId":"r"}"#,
         r#"{"type":"outbound_result","requestId":"r","result":null}"#,
@@ -63,7 +63,7 @@ fn a_result_that_says_nothing_is_a_failure() {
 }
 
 #[test]
-fn what_one_end_writes_the_other_reads() {
+fn frames_survive_the_wire() {
     let hello = FromGateway::Hello { platform: "discord".into(), bot_id: "app".into(), commands: None };
     let frames = [
         hello,
@@ -97,7 +97,7 @@ fn what_one_end_writes_the_other_reads() {
 }
 
 #[test]
-fn an_interrupt_always_says_its_reason_and_an_untagged_outbound_names_nobody() {
+fn writes_interrupt_reason_and_untagged_outbound() {
     let line = FromGateway::Interrupt { session_key: "k".into(), reason: None }.line().unwrap();
     assert!(line.contains(r#""reason":null"#), "{line}");
     let action = Action::ChatInfo { chat_id: "c".into() };
@@ -106,13 +106,13 @@ fn an_interrupt_always_says_its_reason_and_an_untagged_outbound_names_nobody() {
 }
 
 #[test]
-fn a_line_that_nobody_would_read_is_not_written() {
+fn refuses_to_write_lines_beyond_read_limit() {
     let event = json!({"text": "x".repeat(LONGEST_WRITTEN)});
     assert_eq!(FromConnector::Inbound { event, buffer: None }.line(), Err(TooLong));
 }
 
 #[test]
-fn nothing_configured_is_the_identity_of_no_platform() {
+fn defaults_to_identity_without_platform() {
     let generic = FromGateway::Hello { platform: "relay".into(), bot_id: String::new(), commands: None };
     assert_eq!(hellos(&[]), vec![generic]);
     assert_eq!(hellos(&[("discord".into(), "app".into()), ("telegram".into(), "bot9".into())]).len(), 2);

@@ -1,22 +1,22 @@
-//! From messages of a socket to lines: a line may come in several messages, and a message may hold several lines.
+//! Splits socket messages into lines: a line may span messages, and a message may hold several lines.
 
 use alloc::vec::Vec;
 
 use crate::LONGEST_READ;
 
-/// What has come of a line that has not ended yet. Belongs to one connection and goes with it.
+/// The unfinished line of one connection.
 #[derive(Debug, Default)]
 pub struct Lines {
     carry: Vec<u8>,
 }
 
-/// More than is ever read in one piece: the connection is to be closed (1009).
+/// Line limit exceeded; close with 1009.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct TooBig;
 
 impl Lines {
-    /// The lines that this message ends, without their ends. Blank ones are left out. What came before the line that
-    /// is too long is lost with the connection: whoever sent it has no acknowledgement.
+    /// Returns the lines completed by this message, without newlines and blank lines. On error, lines before the long
+    /// one are lost; they were not acknowledged.
     pub fn push(&mut self, message: &[u8]) -> Result<Vec<Vec<u8>>, TooBig> {
         if message.len() > LONGEST_READ {
             return Err(TooBig);
@@ -56,7 +56,7 @@ mod tests {
     }
 
     #[test]
-    fn a_line_ends_with_its_newline_wherever_that_is() {
+    fn splits_lines_at_newlines_across_messages() {
         check(&["a\nb\n"], &["a", "b"]);
         check(&["{\"a\"", ":1", "}\n"], &["{\"a\":1}"]);
         check(&["a"], &[]);
@@ -65,7 +65,7 @@ mod tests {
     }
 
     #[test]
-    fn more_than_a_mebibyte_is_refused_before_it_is_kept() {
+    fn refuses_long_line_before_buffering() {
         let mut lines = Lines::default();
         assert_eq!(lines.push(&vec![b'x'; LONGEST_READ + 1]), Err(TooBig));
         assert_eq!(lines.push(&vec![b'x'; LONGEST_READ]), Ok(vec![]));
@@ -77,7 +77,9 @@ mod tests {
         #[test]
         fn however_it_is_cut_the_lines_are_the_same(text in "[ab\n ]{0,200}", cuts in proptest::collection::vec(any::<u8>(), 0..20)) {
             let whole = Lines::default().push(text.as_bytes()).unwrap();
-            let (mut lines, mut read, mut rest) = (Lines::default(), vec![], text.as_bytes());
+            let mut lines = Lines::default();
+            let mut read = vec![];
+            let mut rest = text.as_bytes();
             for cut in cuts {
                 let (piece, tail) = rest.split_at(usize::from(cut).min(rest.len()));
                 read.extend(lines.push(piece).unwrap());

@@ -1,4 +1,4 @@
-//! Lines and frames of the socket.
+//! Lines and frames.
 
 pub mod field;
 pub mod frame;

@@ -1,8 +1,9 @@
-//! Half of a character: what others escape as `\ud83d` and no text can hold. It is replaced, so that its line is read.
+//! Lone surrogates: other implementations escape half a character as `\ud83d`. It is replaced, so that the line is
+//! readable.
 
 use alloc::vec::Vec;
 
-/// The same line, with `\ufffd` in the place of every half that has no other half.
+/// Replaces every lone surrogate escape with `\ufffd`.
 pub(crate) fn mended(line: &[u8]) -> Vec<u8> {
     let mut out = Vec::with_capacity(line.len());
     let mut rest = line;
@@ -14,7 +15,7 @@ pub(crate) fn mended(line: &[u8]) -> Vec<u8> {
                 rest = &rest[6..];
                 continue;
             }
-            // Whatever is escaped is no escape itself.
+            // Skips an escaped character.
             _other if *first == b'\\' && !behind.is_empty() => 2,
             _other => 1,
         };
@@ -24,7 +25,7 @@ pub(crate) fn mended(line: &[u8]) -> Vec<u8> {
     out
 }
 
-/// The unit that is escaped at the beginning.
+/// The escaped code unit at the start.
 fn unit(text: &[u8]) -> Option<u16> {
     let digits = text.strip_prefix(b"\\u")?.get(..4)?;
     u16::from_str_radix(core::str::from_utf8(digits).ok()?, 16).ok()
@@ -37,7 +38,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_a_half_without_the_other_is_replaced() {
+    fn replaces_only_lone_surrogates() {
         for (line, want) in [
             (r#"{"a":"x\ud83d"}"#, r#"{"a":"x\ufffd"}"#),
             (r#"{"a":"\ud83d\ude00"}"#, r#"{"a":"\ud83d\ude00"}"#),

@@ -1,6 +1,6 @@
-//! Random numbers from a seed. One stream for each purpose, so that leaving a fault out does not reshuffle the rest.
+//! Seeded random numbers. Each purpose has its own stream, so that removing one fault does not change the others.
 
-/// SplitMix64: small, fast, and the same everywhere.
+/// SplitMix64.
 #[derive(Debug, Clone)]
 pub struct Rng(u64);
 
@@ -8,11 +8,11 @@ impl Rng {
     pub fn new(seed: u64, stream: u64) -> Self {
         let mut rng =
             Self(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ stream.wrapping_mul(0xd134_2543_de82_ef95));
-        rng.number();
+        rng.next_u64();
         rng
     }
 
-    pub fn number(&mut self) -> u64 {
+    pub fn next_u64(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mut mixed = self.0;
         mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
@@ -20,17 +20,17 @@ impl Rng {
         mixed ^ (mixed >> 31)
     }
 
-    /// Less than `end`, which is not zero.
+    /// A number below `end`, which must not be zero.
     pub fn below(&mut self, end: u64) -> u64 {
-        self.number() % end.max(1)
+        self.next_u64() % end.max(1)
     }
 
     pub fn between(&mut self, first: u64, last: u64) -> u64 {
         first + self.below(last.saturating_sub(first) + 1)
     }
 
-    /// True so many times in a thousand.
-    pub fn odds(&mut self, per_mille: u64) -> bool {
+    /// True with a probability of `per_mille` / 1000.
+    pub fn chance(&mut self, per_mille: u64) -> bool {
         self.below(1000) < per_mille
     }
 

@@ -10,7 +10,7 @@ use crate::{blocking, clock, random, spawn};
 
 const START: Millis = Millis(1_790_000_000_000);
 
-/// Tasks that race for a list, over everything that could make two runs differ.
+/// Tasks that race for a list, with all sources of nondeterminism.
 fn race(seed: u64) -> (u64, Vec<u64>) {
     let simulation = Simulation::new(seed, START);
     let order = simulation.run(async {
@@ -18,7 +18,8 @@ fn race(seed: u64) -> (u64, Vec<u64>) {
         let (news, listener) = watch::channel(0);
         let mut tasks = Vec::new();
         for number in 0..20 {
-            let (order, mut listener) = (order.clone(), listener.clone());
+            let order = order.clone();
+            let mut listener = listener.clone();
             tasks.push(spawn(async move {
                 let _closed = listener.changed().await;
                 crate::select! {
@@ -44,21 +45,21 @@ fn race(seed: u64) -> (u64, Vec<u64>) {
 }
 
 #[test]
-fn two_runs_of_one_seed_are_identical_and_seeds_differ() {
+fn equal_seeds_repeat_a_run_and_others_differ() {
     assert_eq!(race(7), race(7));
     assert_ne!(race(7).1, race(8).1);
 }
 
 #[test]
-fn a_killed_process_does_nothing_any_more() {
+fn freezes_a_killed_process() {
     let simulation = Simulation::new(3, START);
-    let world = simulation.clone();
-    let beats = simulation.run(async move {
-        let beats = Arc::new(Mutex::new(0));
-        let counted = beats.clone();
-        let (ended, told) = tokio::sync::oneshot::channel::<()>();
-        let _left_behind = world.spawn_in(Process(1), async move {
-            let _tells_when_dropped = ended;
+    let simulation_handle = simulation.clone();
+    let ticks = simulation.run(async move {
+        let ticks = Arc::new(Mutex::new(0));
+        let counted = ticks.clone();
+        let (ended, dropped_signal) = tokio::sync::oneshot::channel::<()>();
+        let _left_behind = simulation_handle.spawn_in(Process(1), async move {
+            let _notifies_on_drop = ended;
             let inner = spawn(async move {
                 loop {
                     sleep(Duration::from_secs(1)).await;
@@ -68,47 +69,47 @@ fn a_killed_process_does_nothing_any_more() {
             let _never = inner.await;
         });
         sleep(Duration::from_millis(3_500)).await;
-        world.kill(Process(1));
-        let dropped = tokio::time::timeout(Duration::from_secs(60), told).await;
+        simulation_handle.kill(Process(1));
+        let dropped = tokio::time::timeout(Duration::from_secs(60), dropped_signal).await;
         assert!(dropped.is_err(), "a frozen task was dropped");
-        *beats.lock().unwrap()
+        *ticks.lock().unwrap()
     });
-    assert_eq!(beats, 3);
+    assert_eq!(ticks, 3);
 }
 
 #[test]
-fn a_task_that_kills_its_process_does_not_reach_its_next_line() {
+fn task_that_kills_its_process_ends_at_once() {
     let simulation = Simulation::new(3, START);
-    let world = simulation.clone();
+    let simulation_handle = simulation.clone();
     simulation.run(async move {
-        let killer = world.clone();
-        let task = world.spawn_in(Process(1), async move {
+        let killer = simulation_handle.clone();
+        let task = simulation_handle.spawn_in(Process(1), async move {
             killer.kill(Process(1));
             killer.end_killed_task();
         });
         assert!(task.await.expect_err("it unwinds").is_panic());
-        assert!(!world.is_alive(Process(1)) && world.is_alive(Process(2)));
+        assert!(!simulation_handle.is_alive(Process(1)) && simulation_handle.is_alive(Process(2)));
     });
     assert_eq!(simulation.panics(), Vec::<String>::new());
 }
 
 #[test]
-fn each_process_has_a_wall_clock_and_time_is_virtual() {
+fn each_process_has_its_own_virtual_wall_clock() {
     let simulation = Simulation::new(1, START);
-    let world = simulation.clone();
+    let simulation_handle = simulation.clone();
     let began = std::time::Instant::now();
     simulation.run(async move {
-        world.set_clock(Process(1), -5_000);
+        simulation_handle.set_clock(Process(1), -5_000);
         sleep(Duration::from_secs(3600)).await;
         assert_eq!(clock::now(), Millis(START.0 + 3_600_000));
-        let theirs = world.spawn_in(Process(1), async { clock::now() }).await.unwrap();
+        let theirs = simulation_handle.spawn_in(Process(1), async { clock::now() }).await.unwrap();
         assert_eq!(theirs, Millis(START.0 + 3_595_000));
     });
     assert!(began.elapsed() < Duration::from_secs(60));
 }
 
 #[test]
-fn a_panic_of_a_task_is_remembered() {
+fn records_panics_of_tasks() {
     let simulation = Simulation::new(1, START);
     simulation.run(async {
         let failed = spawn(async { panic!("a bug") }).await;

@@ -4,12 +4,12 @@ use std::time::Duration;
 
 use petasos_core::capability::{Capabilities, Dialect, ReplyTo};
 use petasos_core::message::{Attachment, Delivery};
-use petasos_core::rate_limit::Scope;
+use petasos_core::rate_limit::PenaltyScope;
 use petasos_core::text::Unit;
 use petasos_core::{Fault, OutboxId, Platform, Reached, Route, TurnId};
-use petasos_platforms::given::{Error, Given, Pending};
+use petasos_platforms::simulated::{BoxFuture, Error, SimulatedAdapter};
 use petasos_platforms::{
-    Fetched, Health, Intake, Kind, Limits, NotTaken, Part, Receipt, SendOptions, download,
+    CommitError, Fetched, InboundSink, Kind, LinkHealth, Part, RateLimits, Receipt, SendOptions, download,
 };
 use petasos_runtime::simulation::Process;
 use tokio::sync::oneshot;
@@ -35,7 +35,7 @@ pub(crate) struct Simulated {
     outside: Outside,
     class: Class,
     capabilities: Capabilities,
-    limits: Limits,
+    limits: RateLimits,
 }
 
 impl Simulated {
@@ -54,15 +54,15 @@ impl Simulated {
             typing: false,
             reply_to: ReplyTo::Off,
             buttons: false,
-            marks: false,
-            threads_stand_alone: false,
+            status_reactions: false,
+            threads_are_separate: false,
             files: sends_files.then_some(1 << 20),
             async_delivery: true,
             pace: Duration::from_secs(1),
             longest_silence: Some(Duration::from_secs(120)),
             hint: String::new(),
         };
-        Self { outside, class, capabilities, limits: Limits::new(class.platform()) }
+        Self { outside, class, capabilities, limits: RateLimits::new(class.platform()) }
     }
 
     /// One request: it arrives in the world even if we are gone by then.
@@ -80,7 +80,7 @@ impl Simulated {
                 sleep(Duration::from_millis(there)).await;
                 let answered = outside.arrives(chat, &ask, about, trouble);
                 sleep(Duration::from_millis(back)).await;
-                // Whoever asked may be dead.
+                // The process of the request may be dead.
                 let _ = answer.send(answered);
             }));
         }
@@ -91,7 +91,7 @@ impl Simulated {
     fn failed(&self, to: &Route, failed: Failed) -> Error {
         let Failed { fault, reached, dead_chat } = failed;
         if let Fault::Later { after: Some(after) } = fault {
-            self.limits.record(to.platform, Scope::chat_of(to), after, "simulated");
+            self.limits.record(to.platform, PenaltyScope::chat_of(to), after, "simulated");
         }
         let kind = match fault {
             _ if dead_chat => Kind::Forbidden,
@@ -102,8 +102,13 @@ impl Simulated {
         Error { fault, reached, kind, code: "simulated" }
     }
 
-    async fn listen(&self, cursor: Option<String>, intake: &Intake, health: &mut (dyn FnMut(Health) + Send)) {
-        health(Health::Connecting);
+    async fn listen(
+        &self,
+        cursor: Option<String>,
+        intake: &InboundSink,
+        health: &mut (dyn FnMut(LinkHealth) + Send),
+    ) {
+        health(LinkHealth::Connecting);
         let mut offset: Option<u64> = cursor.and_then(|cursor| cursor.parse().ok());
         let mut first = true;
         loop {
@@ -114,14 +119,14 @@ impl Simulated {
                 sleep(Duration::from_millis(wait)).await;
                 if wait == POLL {
                     self.heard();
-                    health(Health::Polling);
+                    health(LinkHealth::Connected);
                 }
                 continue;
             };
             first = false;
             sleep(Duration::from_millis(wait)).await;
             self.heard();
-            health(Health::Polling);
+            health(LinkHealth::Connected);
             if batch.is_empty() {
                 continue;
             }
@@ -133,11 +138,11 @@ impl Simulated {
             match intake.commit(events, vec![], highest.map(|highest| highest.to_string())).await {
                 // Only now: the offset moves with the next poll.
                 Ok(()) => offset = highest,
-                Err(NotTaken::Refused | NotTaken::Unfit) => {
+                Err(CommitError::Refused | CommitError::Invalid) => {
                     let wait = self.outside.lock().luck.between(1_000, 5_000);
                     sleep(Duration::from_millis(wait)).await;
                 }
-                Err(NotTaken::Closed) => return,
+                Err(CommitError::Closed) => return,
             }
         }
     }
@@ -152,7 +157,7 @@ impl Simulated {
         }
     }
 
-    /// What there is, and how long that takes; no batch: nothing yet. `None`: the connection broke.
+    /// The next batch and its delay; no batch: nothing yet. `None`: the connection broke.
     async fn poll(&self, offset: Option<u64>, first: bool) -> Option<(Option<Vec<usize>>, u64)> {
         let broken = {
             let mut state = self.outside.lock();
@@ -167,7 +172,7 @@ impl Simulated {
             let odds = state.plan.poll_odds;
             if state.fails(odds) {
                 // Broken at once, or silent for ever: then only the gateway's own watch ends it.
-                Some(state.luck.odds(700).then(|| state.luck.between(10, 40_000)))
+                Some(state.luck.chance(700).then(|| state.luck.between(10, 40_000)))
             } else {
                 None
             }
@@ -230,7 +235,7 @@ fn refused(kind: Kind) -> Error {
     Error { fault: Fault::Refused, reached: Reached::No, kind, code: "simulated" }
 }
 
-/// What a message is, as its text and its idempotency key say.
+/// The identity of a message, by its text and its idempotency key.
 fn about(text: &str, key: Option<&str>) -> About {
     let item = key.and_then(item_of);
     About { item, step: tag_of(text).map(|tag| (TurnId(tag), 0)), preview: item.is_none() }
@@ -239,7 +244,9 @@ fn about(text: &str, key: Option<&str>) -> About {
 /// The item and part of a key (`core::lane::key`).
 fn item_of(key: &str) -> Option<(OutboxId, usize)> {
     let mut words = key.split(':');
-    let (_made, item, part) = (words.next()?, words.next()?, words.next()?);
+    let _made = words.next()?;
+    let item = words.next()?;
+    let part = words.next()?;
     let part: String = part.chars().take_while(char::is_ascii_digit).collect();
     Some((OutboxId(item.parse().ok()?), part.parse().ok()?))
 }
@@ -258,7 +265,7 @@ fn parts(text: &str, most: usize) -> Vec<String> {
     parts
 }
 
-impl Given for Simulated {
+impl SimulatedAdapter for Simulated {
     fn platform(&self) -> Platform {
         self.class.platform()
     }
@@ -271,16 +278,16 @@ impl Given for Simulated {
         &self.capabilities
     }
 
-    fn limits(&self) -> &Limits {
+    fn limits(&self) -> &RateLimits {
         &self.limits
     }
 
     fn receive<'a>(
         &'a self,
         cursor: Option<String>,
-        intake: &'a Intake,
-        health: &'a mut (dyn FnMut(Health) + Send),
-    ) -> Pending<'a, Error> {
+        intake: &'a InboundSink,
+        health: &'a mut (dyn FnMut(LinkHealth) + Send),
+    ) -> BoxFuture<'a, Error> {
         Box::pin(async move {
             self.listen(cursor, intake, health).await;
             Error {
@@ -297,7 +304,7 @@ impl Given for Simulated {
         attachment: &'a Attachment,
         _most: u64,
         to: &'a mut tokio::fs::File,
-    ) -> Pending<'a, Result<Fetched, download::Error>> {
+    ) -> BoxFuture<'a, Result<Fetched, download::Error>> {
         Box::pin(async move { self.outside.hand_out(&attachment.reference, to).await })
     }
 
@@ -318,7 +325,7 @@ impl Given for Simulated {
         part: &'a Part,
         _options: &'a SendOptions<'a>,
         key: Option<&'a str>,
-    ) -> Pending<'a, Result<Receipt, Error>> {
+    ) -> BoxFuture<'a, Result<Receipt, Error>> {
         Box::pin(async move {
             // The connector passes no key on; the request id of the gateway is one.
             let key = match self.class {
@@ -337,7 +344,7 @@ impl Given for Simulated {
         })
     }
 
-    fn key_memory(&self) -> Option<Duration> {
+    fn idempotency_window(&self) -> Option<Duration> {
         self.class.memory()
     }
 
@@ -346,7 +353,7 @@ impl Given for Simulated {
         to: &'a Route,
         message_id: &'a str,
         part: &'a Part,
-    ) -> Pending<'a, Result<Receipt, Error>> {
+    ) -> BoxFuture<'a, Result<Receipt, Error>> {
         Box::pin(async move {
             let ask = Ask::Edit { message: message_id.to_owned(), text: part.text.clone() };
             let about = About { preview: false, ..about(&part.text, None) };
@@ -355,7 +362,7 @@ impl Given for Simulated {
         })
     }
 
-    fn delete<'a>(&'a self, to: &'a Route, message_id: &'a str) -> Pending<'a, Result<(), Error>> {
+    fn delete<'a>(&'a self, to: &'a Route, message_id: &'a str) -> BoxFuture<'a, Result<(), Error>> {
         Box::pin(async move {
             let ask = Ask::Delete { message: message_id.to_owned() };
             self.ask(to, ask, About::default()).await.map(drop)

@@ -1,7 +1,7 @@
 //! Approvals: a command that needs consent, people who answer, and the check that consent was stored.
 
 use petasos_agent::SessionCtx;
-use petasos_approval::Ending;
+use petasos_approval::ApprovalOutcome;
 use petasos_store::QuestionRow;
 
 use super::state::State;
@@ -42,7 +42,7 @@ impl State {
         let rows = reader.questions(&ctx.key).map_err(|error| lost(format!(": {error}")))?;
         let allowed = |row: &QuestionRow| {
             let ending = row.ending.as_deref().and_then(|ending| serde_json::from_str(ending).ok());
-            matches!(ending, Some(Ending::Allowed { .. }))
+            matches!(ending, Some(ApprovalOutcome::Allowed { .. }))
         };
         let agreed = rows.iter().any(|row| row.call == ctx.call && allowed(row));
         if agreed { Ok(()) } else { Err(lost(String::new())) }

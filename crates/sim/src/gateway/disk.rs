@@ -3,38 +3,39 @@
 use std::path::{Path, PathBuf};
 
 use petasos_gateway::Commit;
-use petasos_gateway::simulation::{Commits, Fate};
+use petasos_gateway::simulation::{CommitFault, CommitObserver};
 use petasos_store::Reads;
 
 use super::state::{Event, Outside, Stage, State};
 
-/// What the gateway's commits meet.
+/// Faults of the gateway's commits.
 #[derive(Debug)]
 pub(super) struct Disk(pub(super) Outside);
 
-impl Commits for Disk {
-    fn before(&mut self, commits: &[Commit]) -> Fate {
+impl CommitObserver for Disk {
+    fn before(&mut self, commits: &[Commit]) -> CommitFault {
         let mut state = self.0.lock();
-        let (most, odds) = (u64::from(state.plan.crashes), state.plan.crash_odds);
-        let dies = !state.calm && state.figures.crashes < most && state.deaths.odds(odds);
-        let after = state.deaths.odds(500);
+        let most = u64::from(state.plan.crashes);
+        let odds = state.plan.crash_odds;
+        let dies = !state.calm && state.figures.crashes < most && state.deaths.chance(odds);
+        let after = state.deaths.chance(500);
         if dies && !after {
             state.note(&format!("  before the commit: {commits:?}"));
             state.crash_running();
-            return Fate::Dies;
+            return CommitFault::Kill;
         }
         if state.disk_is_full() {
             state.figures.refusals += 1;
             state.note(&format!("  refused: {commits:?}"));
-            return Fate::Refused;
+            return CommitFault::Refuse;
         }
         state.dies_after_commit = dies;
         state.figures.commits += 1;
         state.note(&format!("  commit: {commits:?}"));
-        Fate::Kept
+        CommitFault::None
     }
 
-    fn after(&mut self, commits: &[Commit], store: &Reads) -> Fate {
+    fn after(&mut self, commits: &[Commit], store: &Reads) -> CommitFault {
         let seen = {
             let mut state = self.0.lock();
             if state.in_connector() {
@@ -48,9 +49,9 @@ impl Commits for Disk {
         if std::mem::take(&mut state.dies_after_commit) {
             state.note("  after the commit");
             state.crash_running();
-            return Fate::Dies;
+            return CommitFault::Kill;
         }
-        Fate::Kept
+        CommitFault::None
     }
 
     fn queued(&mut self, waiting: usize) {
@@ -62,7 +63,7 @@ impl Commits for Disk {
         let mut state = self.0.lock();
         state.figures.sleeps += 1;
         state.note("the machine is asked to suspend");
-        state.luck.odds(500)
+        state.luck.chance(500)
     }
 }
 
@@ -103,7 +104,8 @@ impl State {
 pub(crate) fn freeze(home: &Path, life: u32) -> PathBuf {
     let name = home.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
     let beside = |what: &str| home.with_file_name(format!("{name}-{what}-{life}"));
-    let (dead, image) = (beside("dead"), beside("image"));
+    let dead = beside("dead");
+    let image = beside("image");
     std::fs::rename(home, &dead).expect("the home of the dead process");
     copy(&dead, &image);
     image
@@ -122,7 +124,8 @@ fn copy(from: &Path, to: &Path) {
     std::fs::create_dir_all(to).expect("a folder");
     for entry in std::fs::read_dir(from).expect("the home") {
         let entry = entry.expect("an entry");
-        let (path, name) = (entry.path(), entry.file_name());
+        let path = entry.path();
+        let name = entry.file_name();
         let kind = entry.file_type().expect("a type");
         if kind.is_dir() {
             copy(&path, &to.join(&name));

@@ -1,4 +1,4 @@
-//! What happens around the process, and when everything has come to rest.
+//! Events around the process, and the decision when everything is idle.
 
 use std::time::Duration;
 
@@ -126,7 +126,7 @@ impl Outside {
                     let now = state.time();
                     state.leaving.get_or_insert(now);
                     drop(state);
-                    handle.leave(why, None);
+                    handle.shut_down(why, None);
                 }
             }
             Scripted::Disk { whose: Whose::Gateway, full } => state.full = full,
@@ -159,7 +159,8 @@ impl Outside {
     fn look_at_links(&self) {
         let state = self.lock();
         let Some(handle) = state.handle() else { return };
-        let (now, set) = (state.time().0.saturating_add_signed(state.ahead), state.figures.jumps > 0);
+        let now = state.time().0.saturating_add_signed(state.ahead);
+        let set = state.figures.jumps > 0;
         let true_now = state.time();
         let checks = handle.link_states().into_iter().map(|it| {
             let class = Platform::parse(it.name).map(Class::of);
@@ -173,7 +174,7 @@ impl Outside {
 }
 
 impl State {
-    /// Somebody asks for a drain, or takes it back: a file in the home.
+    /// A drain is requested or cancelled: a file in the home.
     fn drain(&mut self, on: bool) {
         let now = self.time();
         self.drained_since = on.then(|| self.drained_since.unwrap_or(now));
@@ -181,7 +182,7 @@ impl State {
             return;
         }
         let asked = if on {
-            drain::write(&self.files, &drain::Ask::default(), now).map(drop)
+            drain::write(&self.files, &drain::DrainRequest::default(), now).map(drop)
         } else {
             drain::clear(&self.files).map(drop)
         };
@@ -220,10 +221,11 @@ impl State {
         if self.world.said[number].acked {
             return;
         }
-        // Whoever hears nothing tries again.
+        // A sender without a reply tries again.
         self.later(Event::Submit(number), 3_000);
         let Some(handle) = self.handle() else { return };
-        let (inbound, outside) = (self.inbound(number), outside.clone());
+        let inbound = self.inbound(number);
+        let outside = outside.clone();
         drop(self.simulation.spawn_in(self.process(), async move {
             if handle.submit(inbound).await.is_ok() {
                 outside.lock().soon(Event::Acknowledged(number), 0, 100);
@@ -231,7 +233,7 @@ impl State {
         }));
     }
 
-    /// Somebody wants something done every minute or so, a few times.
+    /// A job that runs every minute or so, a few times.
     fn new_job(&mut self, outside: &Outside, number: usize) {
         if self.world.errands[number].made {
             return;
@@ -247,9 +249,10 @@ impl State {
             repeat: Some(errand.runs),
             ..NewJob::default()
         };
-        let (name, outside) = (new.name.clone(), outside.clone());
+        let name = new.name.clone();
+        let outside = outside.clone();
         drop(self.simulation.spawn_in(self.process(), async move {
-            // Whoever heard nothing looks first.
+            // A client without a reply looks first.
             let Ok(jobs) = handle.jobs().await else { return };
             let known = jobs.iter().any(|it| Some(&it.job.name) == name.as_ref());
             let known = known || outside.lock().truth.has_run(number);
@@ -293,7 +296,7 @@ impl State {
             && store.outbox_counts().is_ok_and(|it| it.due + it.sending + it.streaming == 0)
             && store.queued_completions().is_ok_and(|it| it.is_empty())
             && store.job_count().is_ok_and(|count| count == 0)
-            && store.runs_to_tell().is_ok_and(|it| it.is_empty())
+            && store.unreported_occurrences().is_ok_and(|it| it.is_empty())
             && store.open_turns().is_ok_and(|it| it.is_empty())
     }
 

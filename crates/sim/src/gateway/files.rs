@@ -4,14 +4,14 @@ use std::io::Write;
 use std::os::fd::AsFd;
 use std::time::Duration;
 
-use petasos_agent::Request;
-use petasos_platforms::{Fetched, File, download, http};
+use petasos_agent::ModelRequest;
+use petasos_platforms::{Fetched, OutgoingFile, download, http};
 use tokio::time::sleep;
 
 use super::state::{Outside, State};
 use crate::promise::Promise;
 
-/// What is in the file of a message.
+/// The content of the file of a message.
 pub(super) fn content(number: usize) -> String {
     format!("file {number} ").repeat(40)
 }
@@ -51,7 +51,7 @@ impl Outside {
             Some(1) => return Err(download::Error::Status { status: 503, after: None }),
             Some(_lost) => {
                 file.write_all(&all.as_bytes()[..all.len() / 2])?;
-                return Err(http::Failure::Lost("simulated".into()).into());
+                return Err(http::HttpError::ConnectionLost("simulated".into()).into());
             }
         }
         self.lock().figures.fetches += 1;
@@ -60,7 +60,7 @@ impl Outside {
     }
 
     /// A file arrives in a chat. Returns the text that stands for it there.
-    pub(super) fn shown_file(&self, file: &File, caption: &str) -> String {
+    pub(super) fn shown_file(&self, file: &OutgoingFile, caption: &str) -> String {
         let mut bytes = vec![0; 4_096];
         let read = file.opened.read_at(&mut bytes, 0).unwrap_or_default();
         bytes.truncate(read);
@@ -71,7 +71,7 @@ impl Outside {
                 format!("{caption}📎 [f{number}]")
             }
             None => {
-                let what = format!("a file of {read} bytes arrives that nobody sent so");
+                let what = format!("a file of {read} bytes arrives that was not sent so");
                 self.check(Err((Promise::G1, what)));
                 caption.to_owned()
             }
@@ -84,7 +84,7 @@ impl State {
     /// the request says that it could not be read.
     pub(super) fn files_of(
         &self,
-        request: &Request,
+        request: &ModelRequest,
         asked: &[usize],
     ) -> Result<Vec<String>, (Promise, String)> {
         let mut paths = Vec::new();
@@ -92,7 +92,7 @@ impl State {
             let label = format!("{:?}: ", name(number));
             let told = request.messages.iter().rev().find_map(|row| row.content.split_once(&label));
             let Some((_before, told)) = told else {
-                return Err((Promise::G2, format!("nobody tells the model of the file of [m{number}]")));
+                return Err((Promise::G2, format!("the model is not notified of the file of [m{number}]")));
             };
             if told.starts_with("could not be read") {
                 continue;

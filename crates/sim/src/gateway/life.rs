@@ -6,10 +6,12 @@ use std::time::Duration;
 
 use petasos_agent::ModelConfig;
 use petasos_core::access::Access;
-use petasos_core::lifecycle::{Leave, stop_budget};
+use petasos_core::lifecycle::{ShutdownReason, stop_budget};
 use petasos_core::link;
 use petasos_gateway::retention::disk::DiskLimits;
-use petasos_gateway::{Config, Doze, End, Error, Handle, Lever, Lifetime, Settings, StartError, Streaming};
+use petasos_gateway::{
+    Config, Error, ExitInfo, Handle, IdleSettings, Lifetime, Settings, StartError, Streaming, SuspendMethod,
+};
 use petasos_platforms::Adapter;
 use petasos_store::{Error as StoreError, Reader};
 
@@ -38,7 +40,9 @@ impl Outside {
         state.stage = Stage::Starting;
         state.put_files_back();
         state.note("the process starts");
-        let (simulation, process, ahead) = (state.simulation.clone(), state.process(), state.ahead);
+        let simulation = state.simulation.clone();
+        let process = state.process();
+        let ahead = state.ahead;
         let life = state.life;
         drop(state);
         simulation.set_clock(process, ahead);
@@ -73,7 +77,7 @@ impl Outside {
         self.check(check);
     }
 
-    fn ended(&self, end: &End) {
+    fn ended(&self, end: &ExitInfo) {
         let mut state = self.lock();
         state.figures.stops += 1;
         state.note(&format!("the process has ended: {:?}", end.why));
@@ -87,7 +91,7 @@ impl Outside {
             state.soon(Event::Boot, 200, 20_000);
         }
         drop(state);
-        if end.why == Leave::Failure {
+        if end.why == ShutdownReason::Failure {
             let what = format!("the gateway ended by itself: {:?} {panics:?}", end.reason);
             self.check(Err((Promise::G2, what)));
         }
@@ -118,25 +122,25 @@ impl Outside {
         settings.retention.disk = DiskLimits { percent: 0, bytes: 0, days: 0 };
         settings.cron.timezone = Some("UTC".into());
         if let Some(seconds) = state.plan.consent {
-            settings.consent.timeout = Duration::from_secs(seconds);
+            settings.approvals.timeout = Duration::from_secs(seconds);
         }
         if let Some(rows) = state.plan.rows {
             settings.compression.rows = rows;
         }
-        let reconnect = link::Terms {
+        let reconnect = link::LinkPolicy {
             fast_attempts: Some(4),
             slow_probe: Duration::from_secs(600),
-            ..link::Terms::default()
+            ..link::LinkPolicy::default()
         };
-        let doze = state.plan.doze.map_or_else(Doze::default, idling);
-        let lifetime = Lifetime { drain_timeout: DRAIN_TIMEOUT, reconnect, doze, ..Lifetime::default() };
+        let idle = state.plan.doze.map_or_else(IdleSettings::default, idling);
+        let lifetime = Lifetime { drain_timeout: DRAIN_TIMEOUT, reconnect, idle, ..Lifetime::default() };
         let classes: BTreeSet<_> =
             state.world.chats.iter().map(|chat| chat.class).filter(|class| *class != Class::Pull).collect();
         drop(state);
         let adapters = classes.into_iter().flat_map(|class| match class {
             Class::Relayed => gateway_adapters(self),
             Class::Plain | Class::Keyed | Class::Pull => {
-                vec![Adapter::Given(Arc::new(Simulated::new(self.clone(), class)))]
+                vec![Adapter::Simulated(Arc::new(Simulated::new(self.clone(), class)))]
             }
         });
         Config {
@@ -144,19 +148,19 @@ impl Outside {
             access: Access { allow_all: true, ..Access::default() },
             settings,
             lifetime,
-            ..Config::new(&home, ModelConfig::given(Arc::new(Model(self.clone()))))
+            ..Config::new(&home, ModelConfig::simulated(Arc::new(Model(self.clone()))))
         }
     }
 }
 
-fn idling(idling: Idling) -> Doze {
+fn idling(idling: Idling) -> IdleSettings {
     let Idling { after, tick, exits } = idling;
-    Doze {
+    IdleSettings {
         wanted: true,
         wake_url: true,
         after: Duration::from_millis(after),
-        // The command is not run; see `Commits::suspended`.
-        lever: if exits { Lever::Exit } else { Lever::Command("suspend".into()) },
+        // The command is not run; see `CommitObserver::suspended`.
+        method: if exits { SuspendMethod::Exit } else { SuspendMethod::Command("suspend".into()) },
         tick: Duration::from_millis(tick),
     }
 }

@@ -35,7 +35,7 @@ use crate::promise::Violation;
 use self::disk::Disk;
 use self::state::{Outside, Stage};
 
-/// What a run did, with a hash of every decision in it.
+/// Figures of a run, with a hash of every decision in it.
 pub(crate) type Done = (Figures, u64);
 
 /// Runs one case of the shipped gateway; its home is made in `folder`.

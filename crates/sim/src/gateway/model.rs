@@ -6,12 +6,13 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
-use petasos_agent::compact::Window;
-use petasos_agent::given;
+use petasos_agent::compaction::ContextWindow;
+use petasos_agent::simulated;
 use petasos_agent::{
-    Answer, Chunk, Class, Failure, Finish, Judge, Request, SessionCtx, ToolResult, ToolSpec, Verdict,
+    Chunk, CommandApprover, CommandDecision, FinishReason, ModelFailure, ModelFailureClass, ModelRequest,
+    ModelResponse, SessionCtx, ToolResult, ToolSpec,
 };
-use petasos_core::transcript::{Bill, Message, Role, ToolCall};
+use petasos_core::transcript::{Message, Role, ToolCall, UsageRecord};
 use serde_json::json;
 use tokio::time::sleep;
 
@@ -21,7 +22,7 @@ use super::state::{Outside, State};
 use crate::outside::cited;
 use crate::truth::Check;
 
-/// What a call of the model will bring.
+/// The prepared result of a model call.
 struct Thought {
     text: String,
     calls: Vec<ToolCall>,
@@ -37,12 +38,12 @@ pub(super) struct Model(pub(super) Outside);
 /// Pieces in which an answer arrives.
 const PIECES: u64 = 5;
 
-impl given::Model for Model {
-    fn answer<'a>(
+impl simulated::SimulatedModel for Model {
+    fn complete<'a>(
         &'a self,
-        request: &'a Request,
+        request: &'a ModelRequest,
         chunks: &'a mut (dyn FnMut(Chunk) + Send),
-    ) -> Pin<Box<dyn Future<Output = Result<Answer, Failure>> + Send + 'a>> {
+    ) -> Pin<Box<dyn Future<Output = Result<ModelResponse, ModelFailure>> + Send + 'a>> {
         Box::pin(async move {
             let thought = self.0.lock().think(request);
             let Thought { text, calls, took, fails, check } = thought;
@@ -58,19 +59,20 @@ impl given::Model for Model {
             sleep(Duration::from_millis(took / PIECES)).await;
             if fails {
                 let message = "The model cannot be had just now.".to_owned();
-                return Err(Failure { class: Class::Overloaded, message });
+                return Err(ModelFailure { class: ModelFailureClass::Overloaded, message });
             }
-            let finish = if calls.is_empty() { Finish::Stop } else { Finish::Calls };
-            let (bill, model) = (Bill::default(), "simulated".to_owned());
-            Ok(Answer { text, calls, finish, bill, model, partial: false })
+            let finish = if calls.is_empty() { FinishReason::Stop } else { FinishReason::Calls };
+            let usage = UsageRecord::default();
+            let model = "simulated".to_owned();
+            Ok(ModelResponse { text, calls, finish, usage, model, partial: false })
         })
     }
 
-    fn window(&self) -> Window {
-        Window { context: 128_000, output: 4_096 }
+    fn window(&self) -> ContextWindow {
+        ContextWindow { context: 128_000, output: 4_096 }
     }
 
-    fn tools(&self) -> Arc<dyn given::Tools> {
+    fn tools(&self) -> Arc<dyn simulated::SimulatedTools> {
         Arc::new(Tools(self.0.clone()))
     }
 }
@@ -81,8 +83,8 @@ impl State {
         self.calls
     }
 
-    /// What the model says: it names everything it was asked since its last answer.
-    fn think(&mut self, request: &Request) -> Thought {
+    /// The text of the model: it names every message since its last answer.
+    fn think(&mut self, request: &ModelRequest) -> Thought {
         self.figures.calls += 1;
         if self.plan.rows.is_some() && request.tools.is_empty() && request.messages.len() == 1 {
             return self.sum_up();
@@ -95,7 +97,7 @@ impl State {
                 text.push_str(&format!(" [{letter}{number}]"));
             }
         }
-        if self.luck.odds(300) {
+        if self.luck.chance(300) {
             text.push_str(&" and so on, at some length".repeat(4));
         }
         let told = cited(&asked, 'm');
@@ -112,29 +114,29 @@ impl State {
             let id = format!("{tag}.d.{}", self.number());
             let arguments = json!({ "goal": format!("finish [c{work}]") }).to_string();
             calls.push(ToolCall { id, name: DELEGATE.to_owned(), arguments });
-        } else if may_act && self.plan.consent.is_some() && offers(request, SHELL) && self.luck.odds(400) {
+        } else if may_act && self.plan.consent.is_some() && offers(request, SHELL) && self.luck.chance(400) {
             let id = format!("{tag}.s.{}", self.number());
             calls.push(ToolCall { id, name: SHELL.to_owned(), arguments: "{}".to_owned() });
-        } else if may_act && offers(request, WRITE) && self.luck.odds(350) {
+        } else if may_act && offers(request, WRITE) && self.luck.chance(350) {
             for number in 0..self.luck.between(1, 2) {
                 let name = self.luck.pick(&["sim_write", "sim_read"]).to_owned();
                 let id = format!("{tag}.{number}.{}", self.number());
                 let arguments = json!({ "number": number }).to_string();
                 calls.push(ToolCall { id, name, arguments });
             }
-            if self.luck.odds(500) {
+            if self.luck.chance(500) {
                 text.clear();
             }
         }
         if calls.is_empty() {
             for path in paths {
-                if self.luck.odds(700) {
+                if self.luck.chance(700) {
                     text.push_str(&format!("\nMEDIA:{path}"));
                 }
             }
         }
         // Longer than a stop waits, where it matters what a clock shows meanwhile.
-        let long = self.plan.jumps > 0 && self.luck.odds(60);
+        let long = self.plan.jumps > 0 && self.luck.chance(60);
         let took = if long { self.luck.between(30_000, 200_000) } else { self.luck.between(50, 15_000) };
         let odds = self.plan.model_odds;
         let fails = self.fails(odds);
@@ -149,14 +151,15 @@ impl State {
     /// Answers a request for a summary.
     fn sum_up(&mut self) -> Thought {
         self.figures.summaries += 1;
-        let (took, odds) = (self.luck.between(50, 15_000), self.plan.model_odds);
+        let took = self.luck.between(50, 15_000);
+        let odds = self.plan.model_odds;
         let fails = self.fails(odds);
         self.note(&format!("the model sums up in {took} ms{}", if fails { ", fails" } else { "" }));
         Thought { text: "What was said before.".into(), calls: vec![], took, fails, check: Ok(()) }
     }
 
     /// The same number for every attempt at the same place of a conversation.
-    fn answer_for(&mut self, request: &Request, rounds: usize) -> i64 {
+    fn answer_for(&mut self, request: &ModelRequest, rounds: usize) -> i64 {
         let last = request.messages.iter().rev().find(|row| row.role != Role::Notice);
         let at = last.map(|row| row.at.0).unwrap_or_default();
         // The note of a resumed turn stays the last row, however often tools were used since.
@@ -167,11 +170,11 @@ impl State {
     }
 }
 
-fn offers(request: &Request, name: &str) -> bool {
+fn offers(request: &ModelRequest, name: &str) -> bool {
     request.tools.iter().any(|tool| tool.name == name)
 }
 
-/// What was said since the last final answer, and how often tools were used since.
+/// The messages since the last final answer, and the number of tool calls since.
 fn asked(rows: &[Message]) -> (String, usize) {
     let mut asked = String::new();
     let mut rounds = 0;
@@ -180,7 +183,7 @@ fn asked(rows: &[Message]) -> (String, usize) {
             Role::Assistant if row.tool_calls.is_empty() => break,
             Role::Assistant => rounds += 1,
             Role::User => asked.insert_str(0, &row.content),
-            // What was said meanwhile stands in it; work that was given away has not ended because its tool has.
+            // It contains the messages that arrived meanwhile; delegated work has not ended when its tool has.
             Role::Tool => asked.insert_str(0, &row.content.replace("[c", "(c")),
             Role::Notice | Role::Summary => {}
         }
@@ -197,7 +200,7 @@ const READ: &str = "sim_read";
 /// Runs a command, as the terminal does.
 const SHELL: &str = "sim_shell";
 
-impl given::Tools for Tools {
+impl simulated::SimulatedTools for Tools {
     fn specs(&self) -> Vec<ToolSpec> {
         let spec = |name: &str| ToolSpec {
             name: name.to_owned(),
@@ -219,11 +222,12 @@ impl given::Tools for Tools {
         &'a self,
         call: &'a ToolCall,
         ctx: &'a SessionCtx,
-        judge: &'a dyn Judge,
+        approver: &'a dyn CommandApprover,
     ) -> Pin<Box<dyn Future<Output = ToolResult> + Send + 'a>> {
         Box::pin(async move {
             if call.name == SHELL {
-                if let Verdict::Blocked { reason } = judge.judge(COMMAND, Path::new(FOLDER), false, ctx).await
+                if let CommandDecision::Blocked { reason } =
+                    approver.decide(COMMAND, Path::new(FOLDER), false, ctx).await
                 {
                     self.0.lock().figures.denials += 1;
                     let content = json!({ "error": reason }).to_string();

@@ -1,4 +1,4 @@
-//! What is on disk, read after every commit, and handed to the checker.
+//! Reads the database after every commit and passes it to the checker.
 
 use std::time::Duration;
 
@@ -62,14 +62,15 @@ impl State {
         let first = store.pending(turn.id.into()).ok().flatten();
         let user = first.is_some_and(|it| number_of(&it.inbound).is_some());
         if user {
-            return Err((Promise::G6, format!("turn {} begins while somebody drains", turn.id)));
+            return Err((Promise::G6, format!("turn {} starts during a drain", turn.id)));
         }
         Ok(())
     }
 
     /// A message is in the inbox, whether the process lives to see it or not.
     fn accepted(&mut self, id: InboxId, inbound: &Inbound) -> Check {
-        let (dedup, text) = (&inbound.dedup, &inbound.text);
+        let dedup = &inbound.dedup;
+        let text = &inbound.text;
         if let Some(number) = number_of(inbound) {
             if self.world.said[number].inbox.replace(id).is_some() {
                 return Err((Promise::G3, format!("[m{number}] was accepted twice")));
@@ -107,5 +108,5 @@ fn number_of(inbound: &Inbound) -> Option<usize> {
 
 /// Whether messages may go into a turn with it.
 fn claims(commit: &Commit) -> bool {
-    matches!(commit, Commit::Begin | Commit::Step | Commit::TakeOver | Commit::TakenUp)
+    matches!(commit, Commit::Begin | Commit::Step | Commit::TakeOver | Commit::ResumeTurn)
 }

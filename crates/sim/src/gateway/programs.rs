@@ -1,7 +1,7 @@
 //! API runs: programs that start runs, repeat a request under its idempotency key, and wait for the end.
 
-use petasos_core::journal::Outcome;
-use petasos_gateway::{Handle, NotStarted, Once, Place, RunAsk, Wish, fresh_id};
+use petasos_core::journal::MessageOutcome;
+use petasos_gateway::{Handle, IdempotencyKey, RunOptions, RunRequest, RunTarget, StartRunError, fresh_id};
 use petasos_store::Reads;
 
 use super::state::{Event, Outside, State};
@@ -23,7 +23,8 @@ impl State {
         if self.programs.insert(number, life) == Some(life) {
             return;
         }
-        let (outside, chat) = (outside.clone(), self.world.runs[number].chat);
+        let outside = outside.clone();
+        let chat = self.world.runs[number].chat;
         drop(self.simulation.spawn_in(self.process(), async move {
             let check = outside.run_to_its_end(&handle, number, chat).await;
             let over = outside.lock().world.runs[number].ended.is_some();
@@ -57,19 +58,19 @@ impl State {
                     format!("[r{number}] ended as {:?}, and its program heard {:?}", end.outcome, run.ended);
                 return Err((Promise::G2, what));
             }
-            let said = end.said.unwrap_or_default();
+            let said = end.answer.unwrap_or_default();
             match end.outcome {
-                Outcome::Answered if !said.contains(&format!("[r{number}]")) => {
+                MessageOutcome::Answered if !said.contains(&format!("[r{number}]")) => {
                     return Err((Promise::G2, format!("[r{number}] counts as answered with {said:?}")));
                 }
-                Outcome::Cancelled if !run.stopped => {
-                    return Err((Promise::G2, format!("[r{number}] was cancelled by nobody")));
+                MessageOutcome::Cancelled if !run.stopped => {
+                    return Err((Promise::G2, format!("[r{number}] was cancelled without a request")));
                 }
-                Outcome::Answered
-                | Outcome::Merged
-                | Outcome::Cancelled
-                | Outcome::Refused
-                | Outcome::Dead => {}
+                MessageOutcome::Answered
+                | MessageOutcome::Merged
+                | MessageOutcome::Cancelled
+                | MessageOutcome::Refused
+                | MessageOutcome::Dead => {}
             }
         }
         Ok(())
@@ -78,23 +79,23 @@ impl State {
 
 impl Outside {
     async fn run_to_its_end(&self, handle: &Handle, number: usize, chat: u64) -> Check {
-        let asked = RunAsk {
+        let asked = RunRequest {
             run: fresh_id::<8>("run_"),
             owner: "program".into(),
             sees_all: false,
-            place: Place::Named(format!("p{chat}")),
+            target: RunTarget::Conversation(format!("p{chat}")),
             text: format!("do [r{number}]"),
             attachments: vec![],
-            wish: Wish::default(),
-            once: Some(Once {
+            options: RunOptions::default(),
+            idempotency_key: Some(IdempotencyKey {
                 name: format!("k{number}"),
                 fingerprint: [u8::try_from(number).unwrap_or(0); 32],
             }),
         };
         let id = match handle.start_run(asked).await {
             Ok(started) => started.run.id,
-            Err(NotStarted::Error(_) | NotStarted::Full { .. }) => return Ok(()),
-            Err(error @ (NotStarted::Reused | NotStarted::Nowhere)) => {
+            Err(StartRunError::Error(_) | StartRunError::Full { .. }) => return Ok(()),
+            Err(error @ (StartRunError::KeyReused | StartRunError::TargetNotFound)) => {
                 return Err((Promise::G3, format!("[r{number}] is not started: {error}")));
             }
         };
@@ -104,7 +105,7 @@ impl Outside {
             if known.as_ref().is_some_and(|known| *known != id) {
                 return Err((Promise::G3, format!("[r{number}] is two runs under one name")));
             }
-            state.luck.odds(200)
+            state.luck.chance(200)
         };
         if lost {
             return Ok(()); // the program repeats the request

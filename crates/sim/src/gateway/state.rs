@@ -1,4 +1,4 @@
-//! What the simulated world consists of, behind one short lock that is never held across an await.
+//! State of the simulated world, behind one short lock that is never held across an await.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
@@ -41,7 +41,7 @@ pub(crate) enum Stage {
 #[derive(Debug, Clone)]
 pub(crate) enum Event {
     Scripted(Scripted),
-    /// Somebody at the page sends a message, again if nobody has answered.
+    /// A person at the page sends a message, and repeats it without an answer.
     Submit(usize),
     /// The page heard that the message is kept.
     Acknowledged(usize),
@@ -158,7 +158,7 @@ impl Outside {
         for _ in 0..state.plan.crashes.min(2) {
             // Most crashes are at commits; some are anywhere else.
             let at = state.deaths.below(state.plan.span + 30_000);
-            let whose = if state.relay.is_some() && state.deaths.odds(500) {
+            let whose = if state.relay.is_some() && state.deaths.chance(500) {
                 Event::KillConnector
             } else {
                 Event::Kill
@@ -220,7 +220,7 @@ impl State {
     pub(crate) fn at(&mut self, millis: u64, event: Event) {
         self.scheduled += 1;
         // Of two things at the same time either may be first.
-        let tie = self.luck.number();
+        let tie = self.luck.next_u64();
         self.events.insert((millis, tie, self.scheduled), event);
     }
 
@@ -245,7 +245,8 @@ impl State {
 
     /// Whether this request goes wrong.
     pub(crate) fn fails(&mut self, odds: u64) -> bool {
-        let fails = !self.calm && self.figures.faults < u64::from(self.plan.faults) && self.faults.odds(odds);
+        let fails =
+            !self.calm && self.figures.faults < u64::from(self.plan.faults) && self.faults.chance(odds);
         self.figures.faults += u64::from(fails);
         fails
     }
@@ -285,7 +286,7 @@ impl State {
 
     /// Remembers what happened, for the trace and for the story.
     pub(crate) fn note(&mut self, line: &str) {
-        self.simulation.note(line);
+        self.simulation.record(line);
         if !self.told {
             return;
         }

@@ -20,7 +20,7 @@ use petasos_runtime::simulation::Process;
 pub(crate) use process::gateway_adapters;
 use wire::Wire;
 
-/// Whose queue it is.
+/// The owner of the queue.
 const INSTANCE: &str = "i1";
 /// Numbers of the connector's processes begin here; those of the gateway's are below.
 const FIRST_PROCESS: u32 = 1 << 20;

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use petasos_connector::simulation::{Door, Wake};
-use petasos_connector::{Config, Running, StartError};
+use petasos_connector::{Config, RunningConnector, StartError};
 use petasos_core::access::Access;
 use petasos_gateway::Error;
 use petasos_platforms::Adapter;
@@ -34,7 +34,7 @@ const WAKE: &str = "https://wake.example/";
 pub(super) fn enroll(home: &Path) -> Credentials {
     let mut store = Store::open_connector(home.join(petasos_connector::DATABASE)).expect("a new database");
     let gateway = store.write(|tx| {
-        tx.ensure_single(INSTANCE, START)?;
+        tx.ensure_single_instance(INSTANCE, START)?;
         tx.put_wake_url(INSTANCE, Some(WAKE))?;
         tx.add_gateway(GATEWAY, INSTANCE, START)
     });
@@ -70,7 +70,8 @@ impl Outside {
         relay.heard = None;
         relay.stage = Stage::Starting;
         disk::put_back(&mut relay.files, &relay.home);
-        let (process, ahead) = (relay.process(), relay.ahead);
+        let process = relay.process();
+        let ahead = relay.ahead;
         state.note("the connector starts");
         let simulation = state.simulation.clone();
         drop(state);
@@ -92,7 +93,7 @@ impl Outside {
         }
     }
 
-    fn connector_is_up(&self, door: Door, running: &Running) {
+    fn connector_is_up(&self, door: Door, running: &RunningConnector) {
         let mut state = self.lock();
         state.note("the connector is up");
         state.relay().stage = Stage::Up { door, links: running.links().to_vec() };
@@ -116,7 +117,7 @@ impl Outside {
         let home = state.relay().home.clone();
         drop(state);
         Config {
-            adapters: vec![Adapter::Given(Arc::new(Simulated::new(self.clone(), Class::Relayed)))],
+            adapters: vec![Adapter::Simulated(Arc::new(Simulated::new(self.clone(), Class::Relayed)))],
             access: Access { allow_all: true, ..Access::default() },
             single_instance: Some(INSTANCE.into()),
             terms,

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
-use petasos_platforms::given::{Dial, Io, Pending};
+use petasos_platforms::simulated::{BoxFuture, Dial, Io};
 use petasos_runtime::simulation::Process;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::sync::{Notify, oneshot};
@@ -180,7 +180,7 @@ impl State {
         self.wire(number).cut = true;
         for side in Side::BOTH {
             self.wire(number).half(side).coming.clear();
-            if self.luck.odds(700) {
+            if self.luck.chance(700) {
                 let takes = self.luck.between(10, NOTICED);
                 self.arrives_in(number, side, Piece::Over(Over::Reset), takes);
             }
@@ -207,7 +207,7 @@ impl State {
                     continue;
                 }
                 half.open = false;
-                if self.luck.odds(200) {
+                if self.luck.chance(200) {
                     self.cut(number);
                 } else {
                     self.send(number, side, Piece::Over(Over::Reset));
@@ -315,7 +315,7 @@ impl Drop for End {
 pub(super) struct Dialler(pub(super) Outside);
 
 impl Dial for Dialler {
-    fn dial(&self, bearer: Option<String>) -> Pending<'_, Result<Box<dyn Io>, Option<u16>>> {
+    fn dial(&self, bearer: Option<String>) -> BoxFuture<'_, Result<Box<dyn Io>, Option<u16>>> {
         Box::pin(async move {
             let outside = &self.0;
             let (there, back, fails) = {
@@ -324,7 +324,7 @@ impl Dial for Dialler {
                 (state.luck.between(5, 200), state.luck.between(5, 200), state.fails(odds))
             };
             sleep(Duration::from_millis(there)).await;
-            if fails && outside.lock().luck.odds(300) {
+            if fails && outside.lock().luck.chance(300) {
                 // No answer at all: the dial has to time out.
                 return std::future::pending().await;
             }
@@ -370,7 +370,8 @@ impl Outside {
         let relay = state.relay();
         let number = relay.wires.len() as u64;
         let process = relay.process();
-        let (gateway, connector) = (Half::new(gateway), Half::new(process));
+        let gateway = Half::new(gateway);
+        let connector = Half::new(process);
         let changed = Arc::new(Notify::new());
         let wire = Wire { gateway, connector, cut: false, granted: false, changed: changed.clone() };
         relay.wires.insert(number, wire);

@@ -1,73 +1,76 @@
-//! Where instances may speak, and what they asked for that must not happen twice.
+//! Chats that an instance may write to, and idempotency of requests from gateways.
 
 use petasos_core::{Millis, Platform};
 use rusqlite::{OptionalExtension, params};
 
+use crate::connection::{Reads, Tx};
 use crate::error::Result;
-use crate::group::{Reads, Tx};
 use crate::value::at;
 
-/// A conversation as the connector knows it.
+/// A chat in which an instance received messages.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Chat {
+pub struct InstanceChat {
     pub platform: Platform,
     pub chat_id: String,
     pub session_key: String,
     pub thread_id: Option<String>,
-    /// The guild or workspace that it is in.
     pub scope_id: Option<String>,
     pub chat_type: String,
     pub name: Option<String>,
 }
 
-/// What is known of something that a gateway asked for.
+/// State of a request, by its idempotency key.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Request {
+pub enum RequestState {
     New,
-    /// Somebody is at it, or was when the process died.
-    Begun,
-    /// The answer, as JSON.
+    /// Being executed, or interrupted by a crash.
+    InProgress,
+    /// Finished, with its answer as JSON.
     Answered(String),
 }
 
 impl Reads {
-    /// A chat in which the instance was spoken to; `None`: it never was.
-    pub fn met(&self, instance: &str, platform: Platform, chat: &str) -> Result<Option<Chat>> {
+    /// The chat, if the instance has received a message from it.
+    pub fn known_chat(&self, instance: &str, platform: Platform, chat: &str) -> Result<Option<InstanceChat>> {
         let mut read = self.sql(
             "SELECT session_key, chat_type, name, thread_id, scope_id FROM chats
              WHERE instance = ?1 AND platform = ?2 AND chat_id = ?3 ORDER BY at DESC LIMIT 1",
         )?;
         let found = read.query_row([instance, platform.as_str(), chat], |row| {
-            let (session_key, chat_type, name) = (row.get(0)?, row.get(1)?, row.get(2)?);
-            let (chat_id, thread_id, scope_id) = (chat.to_owned(), row.get(3)?, row.get(4)?);
-            Ok(Chat { platform, chat_id, session_key, thread_id, scope_id, chat_type, name })
+            let session_key = row.get(0)?;
+            let chat_type = row.get(1)?;
+            let name = row.get(2)?;
+            let chat_id = chat.to_owned();
+            let thread_id = row.get(3)?;
+            let scope_id = row.get(4)?;
+            Ok(InstanceChat { platform, chat_id, session_key, thread_id, scope_id, chat_type, name })
         });
         Ok(found.optional()?)
     }
 
-    /// Whether the instance was spoken to in this thread of the chat.
-    pub fn met_in(&self, instance: &str, platform: Platform, chat: &str, thread: &str) -> Result<bool> {
+    /// Whether the instance has received a message from this thread.
+    pub fn knows_thread(&self, instance: &str, platform: Platform, chat: &str, thread: &str) -> Result<bool> {
         let mut read = self.sql(
             "SELECT 1 FROM chats WHERE instance = ?1 AND platform = ?2 AND chat_id = ?3 AND thread_id = ?4",
         )?;
         Ok(read.exists([instance, platform.as_str(), chat, thread])?)
     }
 
-    /// Whether the instance was spoken to anywhere in this scope, or in the chat of that name.
-    pub fn met_in_scope(&self, instance: &str, platform: Platform, scope: &str) -> Result<bool> {
+    /// Whether the instance has received a message from this scope, or from the chat of that id.
+    pub fn knows_scope(&self, instance: &str, platform: Platform, scope: &str) -> Result<bool> {
         let mut read = self.sql(
             "SELECT 1 FROM chats WHERE instance = ?1 AND platform = ?2 AND (scope_id = ?3 OR chat_id = ?3)",
         )?;
         Ok(read.exists([instance, platform.as_str(), scope])?)
     }
 
-    /// Whether this message came of something that the instance asked for, as far back as that is remembered.
-    pub fn wrote(&self, instance: &str, message: &str) -> Result<bool> {
+    /// Whether this message was created by a remembered request of the instance.
+    pub fn is_own_message(&self, instance: &str, message: &str) -> Result<bool> {
         let mut read = self.sql("SELECT 1 FROM requests WHERE instance = ?1 AND message = ?2")?;
         Ok(read.exists([instance, message])?)
     }
 
-    /// The instance and the chat of a session, within a tenant.
+    /// Instance and chat of a session of this tenant.
     pub fn session_of(&self, tenant: &str, session_key: &str) -> Result<Option<(String, String)>> {
         let mut read = self.sql(
             "SELECT c.instance, c.chat_id FROM chats c JOIN instances i ON i.id = c.instance
@@ -76,20 +79,20 @@ impl Reads {
         Ok(read.query_row([tenant, session_key], |row| Ok((row.get(0)?, row.get(1)?))).optional()?)
     }
 
-    pub fn request(&self, instance: &str, request: &str) -> Result<Request> {
+    pub fn request(&self, instance: &str, request: &str) -> Result<RequestState> {
         let mut read = self.sql("SELECT answer FROM requests WHERE instance = ?1 AND request = ?2")?;
         let found: Option<Option<String>> =
             read.query_row([instance, request], |row| row.get(0)).optional()?;
         Ok(match found {
-            None => Request::New,
-            Some(None) => Request::Begun,
-            Some(Some(answer)) => Request::Answered(answer),
+            None => RequestState::New,
+            Some(None) => RequestState::InProgress,
+            Some(Some(answer)) => RequestState::Answered(answer),
         })
     }
 }
 
 impl Tx<'_> {
-    pub(super) fn meet(&self, instance: &str, chat: &Chat, now: Millis) -> Result<()> {
+    pub(super) fn put_chat(&self, instance: &str, chat: &InstanceChat, now: Millis) -> Result<()> {
         self.sql(
             "INSERT INTO chats (instance, platform, chat_id, session_key, thread_id, scope_id, chat_type, name, at)
              VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9) ON CONFLICT (instance, platform, chat_id, session_key)
@@ -110,8 +113,8 @@ impl Tx<'_> {
         Ok(())
     }
 
-    /// The chat is this instance's alone from now on: what others had of it, they have no longer.
-    pub fn take_chat(&self, platform: Platform, chat: &str, instance: &str) -> Result<()> {
+    /// Makes the chat exclusive to this instance: other instances lose it and their permissions for it.
+    pub fn assign_chat(&self, platform: Platform, chat: &str, instance: &str) -> Result<()> {
         for table in ["chats", "vault"] {
             let take = format!("DELETE FROM {table} WHERE platform = ?1 AND chat_id = ?2 AND instance != ?3");
             self.sql(&take)?.execute([platform.as_str(), chat, instance])?;
@@ -119,18 +122,18 @@ impl Tx<'_> {
         Ok(())
     }
 
-    /// Before the platform is asked. Anything but `New`: leave it alone.
-    pub fn begin_request(&self, instance: &str, request: &str, now: Millis) -> Result<Request> {
+    /// Call before the platform is called. Any result but `New` means: do not call it.
+    pub fn begin_request(&self, instance: &str, request: &str, now: Millis) -> Result<RequestState> {
         let known = self.request(instance, request)?;
-        if known == Request::New {
+        if known == RequestState::New {
             self.sql("INSERT INTO requests (instance, request, at) VALUES (?1, ?2, ?3)")?
                 .execute(params![instance, request, at(now)])?;
         }
         Ok(known)
     }
 
-    /// `message`: what came of it.
-    pub fn answer_request(
+    /// `message`: the platform message that the request created.
+    pub fn finish_request(
         &self,
         instance: &str,
         request: &str,
@@ -142,15 +145,15 @@ impl Tx<'_> {
         Ok(())
     }
 
-    /// It certainly had no effect: whoever asks again may have it.
-    pub fn forget_request(&self, instance: &str, request: &str) -> Result<()> {
+    /// For a request that certainly had no effect, so that it may be repeated.
+    pub fn delete_request(&self, instance: &str, request: &str) -> Result<()> {
         self.sql("DELETE FROM requests WHERE instance = ?1 AND request = ?2")?
             .execute([instance, request])?;
         Ok(())
     }
 
-    /// What is older than this is of no use any more: identities of events, and of requests.
-    pub fn forget_before(&self, seen: Millis, requests: Millis) -> Result<()> {
+    /// Deletes expired identities of events and of requests.
+    pub fn prune_identities(&self, seen: Millis, requests: Millis) -> Result<()> {
         self.sql("DELETE FROM seen WHERE at < ?1")?.execute([at(seen)])?;
         self.sql("DELETE FROM requests WHERE at < ?1")?.execute([at(requests)])?;
         Ok(())

@@ -1,29 +1,27 @@
-//! Files between a platform and an instance.
+//! Media files in transit between a platform and an instance.
 
 use std::collections::HashSet;
 
 use petasos_core::Millis;
 use rusqlite::{OptionalExtension, params};
 
+use crate::connection::{Reads, Tx};
 use crate::error::Result;
-use crate::group::{Reads, Tx};
 use crate::value::{amount, at, count};
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Media {
     pub id: String,
     pub instance: String,
-    /// Where the platform has it, as JSON; `None`: it lies here, under its id.
+    /// Platform reference, as JSON; `None`: the file is stored locally under its id.
     pub reference: Option<String>,
     pub name: Option<String>,
     pub mime: Option<String>,
-    /// Bytes that it takes up here.
     pub size: u64,
     pub expires_at: Millis,
 }
 
 impl Reads {
-    /// One of this instance's own.
     pub fn media(&self, id: &str, instance: &str, now: Millis) -> Result<Option<Media>> {
         let mut read = self.sql(
             "SELECT reference, name, mime, expires_at, size FROM media
@@ -31,7 +29,8 @@ impl Reads {
         )?;
         let found = read.query_row(params![id, instance, at(now)], |row| {
             let expires_at = crate::value::time(row.get(3)?);
-            let (id, instance) = (id.to_owned(), instance.to_owned());
+            let id = id.to_owned();
+            let instance = instance.to_owned();
             Ok(Media {
                 id,
                 instance,
@@ -45,13 +44,12 @@ impl Reads {
         Ok(found.optional()?)
     }
 
-    /// The names of the files that lie here.
     pub fn media_here(&self) -> Result<HashSet<String>> {
         let mut read = self.sql("SELECT id FROM media WHERE reference IS NULL")?;
         read.query_and_then([], |row| Ok(row.get(0)?))?.collect()
     }
 
-    /// Bytes of the files of this instance that lie here.
+    /// Total bytes of the locally stored files of an instance.
     pub fn media_bytes(&self, instance: &str) -> Result<u64> {
         let mut read =
             self.sql("SELECT coalesce(sum(size), 0) FROM media WHERE instance = ?1 AND reference IS NULL")?;
@@ -70,7 +68,7 @@ impl Tx<'_> {
         Ok(())
     }
 
-    /// Those that are too old go; the names of the files that lie here are given back.
+    /// Deletes expired rows. Returns the ids of locally stored files among them.
     pub fn drop_media_before(&self, now: Millis) -> Result<Vec<String>> {
         let mut gone =
             self.sql("DELETE FROM media WHERE expires_at <= ?1 RETURNING id, reference IS NULL")?;

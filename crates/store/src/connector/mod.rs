@@ -1,31 +1,32 @@
-//! The connector's database: its gateways, the queue of each instance, and the routing of chats and people. Of the tables of a
-//! gateway's database it has only `cursors`, `meta` and `rate_limits`; the caller decides which kind of database it opens.
+//! The connector's database: tenants and gateways, the queue of each instance, and routing.
+//!
+//! It shares only the tables `cursors`, `meta`, `rate_limits` and `unreadable` with a gateway's database; the caller
+//! decides which kind it opens.
 //!
 //! | module | tables |
 //! |---|---|
-//! | `queue` | queue, dead, seen, and what an instance is at: idle, epoch |
-//! | `records` | tenants, instances, gateways |
+//! | `queue` | queue, dead, seen; the columns idle and epoch of instances |
+//! | `tenants` | tenants, instances, gateways |
 //! | `tokens` | enrollments, identities |
-//! | `belong` | authors, scopes, links, policies |
+//! | `routing` | authors, principals, scopes, links, policies |
 //! | `chats` | chats, requests |
 //! | `media` | media |
 //! | `vault` | vault |
 
-mod belong;
 mod chats;
 mod media;
 mod queue;
-mod records;
+mod routing;
+mod tenants;
 mod tokens;
 mod vault;
 
-/// In the home of a connector.
 pub const DATABASE: &str = "connector.db";
 
-pub use belong::Policy;
-pub use chats::{Chat, Request};
+pub use chats::{InstanceChat, RequestState};
 pub use media::Media;
-pub use queue::{Arrival, DeadLetter, Depth};
-pub use records::{Gateway, GatewayRow, Holdings, Instance};
-pub use tokens::Redeemed;
+pub use queue::{Arrival, DeadLetter, QueueDepth};
+pub use routing::ChatPolicy;
+pub use tenants::{GatewayCredentials, GatewayRow, Holdings, Instance};
+pub use tokens::EnrollmentOutcome;
 pub use vault::Permission;

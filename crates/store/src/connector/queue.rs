@@ -1,33 +1,30 @@
-//! What is owed to instances: append, acknowledge, flip, claim, list. Each is part of the caller's transaction.
+//! Queue of each instance. Every write is part of the caller's transaction.
 
 use petasos_core::{LinkId, Millis};
-use petasos_relay::session::{Buried, Carries, Entry};
+use petasos_relay::session::{Carries, DeadLetterReason, Entry};
 use rusqlite::{OptionalExtension, Row, params};
 
-use crate::connector::Chat;
+use crate::connection::{Reads, Tx};
+use crate::connector::InstanceChat;
 use crate::error::{Error, Result};
-use crate::group::{Reads, Tx};
-use crate::value::{amount, at, count, rows, time_at};
+use crate::value::{amount, at, count, sql_limit, time_at};
 
-/// Put-aside events of one instance that are kept.
-const MOST_DEAD: usize = 1000;
-/// The same in bytes: the disk is everybody's.
-const MOST_DEAD_BYTES: u64 = 32 << 20;
+const MAX_DEAD_LETTERS: usize = 1000;
+/// Bytes of dead letters kept per instance, because all instances share the disk.
+const MAX_DEAD_LETTER_BYTES: u64 = 32 << 20;
 
-/// Something new for an instance.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Arrival {
     pub entry: Entry,
-    /// The `event` or the `forward` of its frame, as JSON.
+    /// The `event` or `forward` field of its frame, as JSON.
     pub payload: String,
-    /// The link that heard it, and the platform's identity of it.
+    /// The receiving link, and the platform's identity of the event.
     pub seen: (LinkId, String),
-    pub chat: Option<Chat>,
+    pub chat: Option<InstanceChat>,
 }
 
-/// How much is owed to an instance.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Depth {
+pub struct QueueDepth {
     pub instance: String,
     pub tenant: String,
     pub idle: bool,
@@ -36,7 +33,7 @@ pub struct Depth {
     pub dead: u64,
 }
 
-/// Something that was put aside.
+/// An event that was given up.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct DeadLetter {
     pub id: String,
@@ -47,8 +44,8 @@ pub struct DeadLetter {
 }
 
 impl Reads {
-    /// What is owed to an instance, in the order of its arrival, and whether it idles.
-    pub fn owed_to(&self, instance: &str) -> Result<(Vec<Entry>, bool)> {
+    /// Queued entries of an instance, oldest first, and whether it is idle.
+    pub fn queue_of(&self, instance: &str) -> Result<(Vec<Entry>, bool)> {
         let mut read = self.sql(
             "SELECT id, platform, carries, size, strikes, at FROM queue WHERE instance = ?1 ORDER BY number",
         )?;
@@ -58,26 +55,23 @@ impl Reads {
         Ok((entries, idle.unwrap_or_default()))
     }
 
-    /// Instances to which something is owed.
     pub fn instances_with_work(&self) -> Result<Vec<String>> {
         let mut read = self.sql("SELECT DISTINCT instance FROM queue ORDER BY instance")?;
         read.query_and_then([], |row| Ok(row.get(0)?))?.collect()
     }
 
-    /// What is owed under this number.
     pub fn payload(&self, id: &str) -> Result<Option<(Carries, String)>> {
         let mut read = self.sql("SELECT carries, payload FROM queue WHERE id = ?1")?;
         let found = read.query_and_then([id], |row| Ok((carries(row, 0)?, row.get(1)?)))?.next();
         found.transpose()
     }
 
-    /// Whether an event was taken before.
     pub fn was_seen(&self, link: &LinkId, dedup: &str) -> Result<bool> {
         let mut read = self.sql("SELECT 1 FROM seen WHERE link = ?1 AND dedup = ?2")?;
         Ok(read.exists(params![link.to_string(), dedup])?)
     }
 
-    pub fn depths(&self) -> Result<Vec<Depth>> {
+    pub fn depths(&self) -> Result<Vec<QueueDepth>> {
         let mut read = self.sql(
             "SELECT i.id, i.tenant, i.idle,
                     (SELECT count(*) FROM queue q WHERE q.instance = i.id),
@@ -86,8 +80,10 @@ impl Reads {
              FROM instances i ORDER BY i.id",
         )?;
         let depths = read.query_and_then([], |row| {
-            let (entries, bytes, dead) = (row.get(3)?, row.get(4)?, row.get(5)?);
-            Ok(Depth {
+            let entries = row.get(3)?;
+            let bytes = row.get(4)?;
+            let dead = row.get(5)?;
+            Ok(QueueDepth {
                 instance: row.get(0)?,
                 tenant: row.get(1)?,
                 idle: row.get(2)?,
@@ -99,12 +95,13 @@ impl Reads {
         depths.collect()
     }
 
-    /// Newest first.
     pub fn dead_letters(&self, limit: usize) -> Result<Vec<DeadLetter>> {
         let mut read =
             self.sql("SELECT id, instance, platform, why, at FROM dead ORDER BY at DESC, id DESC LIMIT ?1")?;
-        let letters = read.query_and_then([rows(limit)], |row| {
-            let (id, instance, platform) = (row.get(0)?, row.get(1)?, row.get(2)?);
+        let letters = read.query_and_then([sql_limit(limit)], |row| {
+            let id = row.get(0)?;
+            let instance = row.get(1)?;
+            let platform = row.get(2)?;
             Ok(DeadLetter { id, instance, platform, why: row.get(3)?, at: time_at(row, 4)? })
         })?;
         letters.collect()
@@ -112,7 +109,6 @@ impl Reads {
 }
 
 impl Tx<'_> {
-    /// At the end of the queue.
     pub fn enqueue(&self, instance: &str, arrival: &Arrival) -> Result<()> {
         let Arrival { entry, payload, .. } = arrival;
         self.sql(
@@ -129,21 +125,21 @@ impl Tx<'_> {
             entry.strikes,
             at(entry.at)
         ])?;
-        self.heard(instance, arrival)
+        self.record_event(instance, arrival)
     }
 
-    /// An event that is not kept in the queue, and is not to be taken again either.
-    pub fn heard(&self, instance: &str, arrival: &Arrival) -> Result<()> {
+    /// Records an event that bypasses the queue, so that it is not processed again.
+    pub fn record_event(&self, instance: &str, arrival: &Arrival) -> Result<()> {
         let (link, dedup) = &arrival.seen;
-        self.see(link, dedup, arrival.entry.at)?;
+        self.record_identity(link, dedup, arrival.entry.at)?;
         match &arrival.chat {
-            Some(chat) => self.meet(instance, chat, arrival.entry.at),
+            Some(chat) => self.put_chat(instance, chat, arrival.entry.at),
             None => Ok(()),
         }
     }
 
-    /// Fails if it was taken before.
-    pub fn see(&self, link: &LinkId, dedup: &str, now: Millis) -> Result<()> {
+    /// Fails if the event was already recorded.
+    pub fn record_identity(&self, link: &LinkId, dedup: &str, now: Millis) -> Result<()> {
         self.sql("INSERT INTO seen (link, dedup, at) VALUES (?1, ?2, ?3)")?.execute(params![
             link.to_string(),
             dedup,
@@ -152,19 +148,18 @@ impl Tx<'_> {
         Ok(())
     }
 
-    /// The gateway has it. One that is gone already stays gone.
+    /// Removes an acknowledged entry; no error if it is already gone.
     pub fn acknowledge(&self, instance: &str, id: &str) -> Result<()> {
         self.sql("DELETE FROM queue WHERE id = ?1 AND instance = ?2")?.execute([id, instance])?;
         Ok(())
     }
 
-    pub fn strike(&self, id: &str, strikes: u32) -> Result<()> {
+    pub fn put_strikes(&self, id: &str, strikes: u32) -> Result<()> {
         self.sql("UPDATE queue SET strikes = ?2 WHERE id = ?1")?.execute(params![id, strikes])?;
         Ok(())
     }
 
-    /// Takes an entry of the queue aside.
-    pub fn put_aside(&self, id: &str, why: Buried, now: Millis) -> Result<()> {
+    pub fn dead_letter(&self, id: &str, why: DeadLetterReason, now: Millis) -> Result<()> {
         self.sql(
             "INSERT INTO dead (id, instance, platform, payload, why, at)
              SELECT id, instance, platform, payload, ?2, ?3 FROM queue WHERE id = ?1",
@@ -172,39 +167,44 @@ impl Tx<'_> {
         .execute(params![id, reason(why), at(now)])?;
         let mut taken = self.sql("DELETE FROM queue WHERE id = ?1 RETURNING instance")?;
         let instance: Option<String> = taken.query_row([id], |row| row.get(0)).optional()?;
-        instance.map_or(Ok(()), |instance| self.thin_out(&instance))
+        instance.map_or(Ok(()), |instance| self.prune_dead_letters(&instance))
     }
 
-    /// Puts something aside that was never in the queue. `None`: no line is long enough for it.
-    pub fn refuse(&self, instance: &str, arrival: &Arrival, why: Option<Buried>) -> Result<()> {
+    /// Dead-letters an event that never entered the queue. `None`: it exceeds the longest frame.
+    pub fn dead_letter_arrival(
+        &self,
+        instance: &str,
+        arrival: &Arrival,
+        why: Option<DeadLetterReason>,
+    ) -> Result<()> {
         let why = why.map_or("too_long", reason);
         let Arrival { entry, payload, .. } = arrival;
         self.sql(
             "INSERT INTO dead (id, instance, platform, payload, why, at) VALUES (?1, ?2, ?3, ?4, ?5, ?6)",
         )?
         .execute(params![entry.id, instance, entry.platform, payload, why, at(entry.at)])?;
-        self.heard(instance, arrival)?;
-        self.thin_out(instance)
+        self.record_event(instance, arrival)?;
+        self.prune_dead_letters(instance)
     }
 
-    fn thin_out(&self, instance: &str) -> Result<()> {
+    fn prune_dead_letters(&self, instance: &str) -> Result<()> {
         self.sql(
             "DELETE FROM dead WHERE instance = ?1 AND id NOT IN
              (SELECT id FROM (SELECT id, at, sum(octet_length(payload)) OVER (ORDER BY at DESC, id DESC) AS bytes
                               FROM dead WHERE instance = ?1)
               WHERE bytes <= ?3 ORDER BY at DESC, id DESC LIMIT ?2)",
         )?
-        .execute(params![instance, rows(MOST_DEAD), amount(MOST_DEAD_BYTES)])?;
+        .execute(params![instance, sql_limit(MAX_DEAD_LETTERS), amount(MAX_DEAD_LETTER_BYTES)])?;
         Ok(())
     }
 
-    pub fn flip(&self, instance: &str, idle: bool) -> Result<()> {
+    pub fn set_idle(&self, instance: &str, idle: bool) -> Result<()> {
         let done =
             self.sql("UPDATE instances SET idle = ?2 WHERE id = ?1")?.execute(params![instance, idle])?;
         if done == 0 { Err(Error::Missing("instance")) } else { Ok(()) }
     }
 
-    /// A socket on this node takes the instance: its number is higher than all before it.
+    /// Assigns the instance to a socket on this node, under a new and higher epoch.
     pub fn claim_instance(&self, instance: &str, node: &str) -> Result<u64> {
         let mut claim =
             self.sql("UPDATE instances SET epoch = epoch + 1, node = ?2 WHERE id = ?1 RETURNING epoch")?;
@@ -214,8 +214,11 @@ impl Tx<'_> {
 }
 
 fn entry(row: &Row<'_>) -> Result<Entry> {
-    let (id, platform, size) = (row.get(0)?, row.get(1)?, row.get(3)?);
-    let (carries, strikes) = (carries(row, 2)?, row.get(4)?);
+    let id = row.get(0)?;
+    let platform = row.get(1)?;
+    let size = row.get(3)?;
+    let carries = carries(row, 2)?;
+    let strikes = row.get(4)?;
     Ok(Entry { id, platform, carries, size: count(size), strikes, at: time_at(row, 5)? })
 }
 
@@ -234,10 +237,10 @@ const fn name(carries: Carries) -> &'static str {
     }
 }
 
-const fn reason(why: Buried) -> &'static str {
+const fn reason(why: DeadLetterReason) -> &'static str {
     match why {
-        Buried::Full => "full",
-        Buried::Old => "old",
-        Buried::NotAcknowledged => "not_acknowledged",
+        DeadLetterReason::Full => "full",
+        DeadLetterReason::Old => "old",
+        DeadLetterReason::NotAcknowledged => "not_acknowledged",
     }
 }

@@ -1,24 +1,23 @@
-//! Tokens that let gateways in for the first time. Only their SHA-256 is stored.
+//! Enrollment and installer tokens. Only their SHA-256 is stored.
 
 use petasos_core::Millis;
 use rusqlite::{OptionalExtension, params};
 
+use crate::access::logins::{hash, random_hex};
+use crate::connection::{Reads, Tx};
 use crate::error::Result;
-use crate::group::{Reads, Tx};
-use crate::logins::{hash, random_hex};
 use crate::value::at;
 
-/// What a one-time token is worth.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Redeemed {
-    /// It was good, and is used now.
-    For { tenant: String },
-    /// Unknown, used or too old: nobody learns which.
+pub enum EnrollmentOutcome {
+    /// The token was valid, and is now used.
+    Accepted { tenant: String },
+    /// Unknown, used or expired; the caller must not distinguish these.
     Refused,
 }
 
 impl Reads {
-    /// The tenant whose installer shows this.
+    /// Tenant of an installer token.
     pub fn identity(&self, token: &str) -> Result<Option<String>> {
         let mut read = self.sql("SELECT tenant FROM identities WHERE token_hash = ?1")?;
         Ok(read.query_row([hash(token)], |row| row.get(0)).optional()?)
@@ -40,20 +39,20 @@ impl Tx<'_> {
         Ok(token)
     }
 
-    /// What nobody can use any more: one-time tokens and codes that bind an author.
+    /// Deletes expired enrollment tokens and link codes.
     pub fn drop_tokens_before(&self, now: Millis) -> Result<()> {
         self.sql("DELETE FROM enrollments WHERE expires_at <= ?1")?.execute([at(now)])?;
         self.sql("DELETE FROM links WHERE expires_at <= ?1")?.execute([at(now)])?;
         Ok(())
     }
 
-    /// Uses the token up for this gateway; of two who try, one succeeds.
-    pub fn redeem(&self, token: &str, gateway: &str, now: Millis) -> Result<Redeemed> {
+    /// Consumes the token for this gateway; of two concurrent calls one succeeds.
+    pub fn redeem(&self, token: &str, gateway: &str, now: Millis) -> Result<EnrollmentOutcome> {
         let mut redeem = self.sql(
             "UPDATE enrollments SET used_by = ?2
              WHERE token_hash = ?1 AND used_by IS NULL AND expires_at > ?3 RETURNING tenant",
         )?;
         let tenant = redeem.query_row(params![hash(token), gateway, at(now)], |row| row.get(0)).optional()?;
-        Ok(tenant.map_or(Redeemed::Refused, |tenant| Redeemed::For { tenant }))
+        Ok(tenant.map_or(EnrollmentOutcome::Refused, |tenant| EnrollmentOutcome::Accepted { tenant }))
     }
 }

@@ -1,10 +1,10 @@
-//! Permissions of platforms that only the connector holds.
+//! Credential vault: platform permissions that never leave the connector.
 
 use petasos_core::{Millis, Platform, Secret};
 use rusqlite::{OptionalExtension, params};
 
+use crate::connection::{Reads, Tx};
 use crate::error::Result;
-use crate::group::{Reads, Tx};
 use crate::value::at;
 
 #[derive(Debug, Clone)]
@@ -12,7 +12,7 @@ pub struct Permission {
     pub id: String,
     pub instance: String,
     pub platform: Platform,
-    /// Where it lets us answer, and in which conversation.
+    /// Chat and session for which the permission is valid.
     pub chat_id: String,
     pub session_key: String,
     pub kind: String,
@@ -21,7 +21,6 @@ pub struct Permission {
 }
 
 impl Reads {
-    /// One of this instance's own, for this chat.
     pub fn permission(
         &self,
         id: &str,
@@ -38,7 +37,7 @@ impl Reads {
         Ok(found.optional()?.map(|value: String| Secret::new(value)))
     }
 
-    /// The newest of a conversation of this instance: its chat, and itself.
+    /// Newest permission of a session: its chat and value.
     pub fn permission_of(
         &self,
         instance: &str,
@@ -59,7 +58,7 @@ impl Reads {
 }
 
 impl Tx<'_> {
-    pub fn lock_up(&self, permission: &Permission) -> Result<()> {
+    pub fn put_permission(&self, permission: &Permission) -> Result<()> {
         let Permission { id, instance, platform, chat_id, session_key, kind, value, expires_at } = permission;
         self.sql(
             "INSERT INTO vault (id, instance, platform, chat_id, session_key, kind, value, expires_at)

@@ -1,39 +1,40 @@
-//! Taking the first item of a lane to send it.
+//! Claims the head of a lane for sending.
 
-use petasos_core::dead::Passage;
+use petasos_core::dead_chat::SendPermission;
 use petasos_core::journal::Write;
 use petasos_core::lane;
 use petasos_core::outbox::{Item, State};
 use petasos_core::{LaneId, Millis};
 
+use crate::connection::Tx;
 use crate::error::Result;
-use crate::group::Tx;
 
-/// The first item of a lane, as it was before it was marked.
+/// Head of a lane, in its state before the claim.
 #[derive(Debug, Default)]
-pub struct Claimed {
+pub struct LaneClaim {
     pub head: Option<Item>,
-    /// It goes to a chat that refused us, to see whether it still does.
+    /// The chat is dead, and this send probes it.
     pub probing: bool,
-    /// Items that were given up, because their chat is dead.
-    pub buried: usize,
+    /// Items given up because their chat is dead.
+    pub dead_lettered: usize,
 }
 
 impl Tx<'_> {
-    /// What may leave now is marked as being sent; what is owed to a dead chat is given up here and nowhere else.
-    pub fn claim_head(&self, lane: &LaneId, now: Millis) -> Result<Claimed> {
-        let mut claimed = Claimed { head: self.due_of_lane(lane, 1)?.pop(), ..Claimed::default() };
+    /// Marks the head as being sent if it is due. Items for a dead chat are dead-lettered here and nowhere else.
+    pub fn claim_head(&self, lane: &LaneId, now: Millis) -> Result<LaneClaim> {
+        let mut claimed = LaneClaim { head: self.due_of_lane(lane, 1)?.pop(), ..LaneClaim::default() };
         let ready = |item: &&Item| item.state == State::Due && lane::due_at(item, now) <= now;
         let Some(item) = claimed.head.as_ref().filter(ready) else { return Ok(claimed) };
-        let (platform, chat) = (lane.platform, lane.chat.as_str());
+        let platform = lane.platform;
+        let chat = lane.chat.as_str();
         if let Some(dead) = self.dead_chat(platform, chat)? {
-            match dead.passage(item, now) {
-                Passage::Barred => {
-                    let buried = self.bury_lane(lane, &dead.words(), now)?;
-                    return Ok(Claimed { buried, ..Claimed::default() });
+            match dead.permission(item, now) {
+                SendPermission::Blocked => {
+                    let dead_lettered = self.dead_letter_lane(lane, &dead.error_text(), now)?;
+                    return Ok(LaneClaim { dead_lettered, ..LaneClaim::default() });
                 }
-                Passage::Probe => self.probe_chat(platform, chat, now)?,
-                Passage::UnderWay => {}
+                SendPermission::Probe => self.probe_chat(platform, chat, now)?,
+                SendPermission::ProbePending => {}
             }
             claimed.probing = true;
         }

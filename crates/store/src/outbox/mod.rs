@@ -1,28 +1,31 @@
-//! What we owe, lane by lane.
+//! Outbox: messages to deliver, ordered by lane.
 //!
-//! Invariants: at most one item for each `(turn, step)`; a lane's items leave in the order of their ids;
-//! done items never change. What a crash leaves, and what [`Tx::recover_sending`] makes of it:
+//! Invariants: at most one item per `(turn, step)`; the items of a lane are sent in the order of their ids; done items
+//! never change. A crash leaves, and [`Tx::recover_sending`] repairs:
 //!
 //! | state | part in flight | becomes |
 //! |---|---|---|
 //! | sending | replaces a shown preview (part 0) | due, not doubtful: repeating an edit is harmless |
 //! | sending | any other | due, doubtful |
-//! | streaming, preview asked | the preview | streaming, doubtful: its turn ends later |
-//! | streaming, preview shown | an edit of it | as it was |
-//! | due, done, dead | none | as it was |
+//! | streaming, preview asked | the preview | streaming, doubtful; completed when its turn ends |
+//! | streaming, preview shown | an edit of it | unchanged |
+//! | due, done, dead | none | unchanged |
 
-mod change;
 mod claim;
-mod list;
-mod once;
-mod people;
+mod dead_chats;
+mod idempotent;
 mod preview;
+mod queries;
+mod rate_limits;
+mod recovery;
+mod topics;
+mod writes;
 
-pub use claim::Claimed;
-pub use list::{Head, OutboxCounts};
-pub use once::Owed;
-pub use people::Recovered;
-pub use preview::Stagehand;
+pub use claim::LaneClaim;
+pub use idempotent::EnqueueOutcome;
+pub use preview::PreviewAction;
+pub use queries::{LaneHead, OutboxCounts};
+pub use recovery::RecoveredSends;
 
 use petasos_core::outbox::{Draft, Item, Kind, Preview, State};
 use petasos_core::{OutboxId, SessionKey, TurnId};
@@ -49,7 +52,7 @@ fn item(row: &Row<'_>) -> Result<Item> {
         created_at: time_at(row, 15)?,
         last_error: row.get(16)?,
         tried_at: row.get::<_, Option<i64>>(17)?.map(time),
-        spent: row.get(18)?,
+        retired_keys: row.get(18)?,
     })
 }
 
@@ -68,7 +71,7 @@ fn draft(row: &Row<'_>) -> Result<Draft> {
 fn preview(row: &Row<'_>) -> Result<Preview> {
     match (text_at(row, 9)?, row.get(10)?) {
         ("none", None) => Ok(Preview::None),
-        ("asked", None) => Ok(Preview::Asked),
+        ("asked", None) => Ok(Preview::Requested),
         ("shown", Some(message)) => Ok(Preview::Shown(message)),
         _ => Err(Error::Unreadable("preview")),
     }

@@ -1,7 +1,7 @@
-//! Rows of one table, read page by page from a file that may be damaged.
+//! Reads the rows of one table page by page from a file that may be damaged.
 //!
-//! Nothing is taken from a page that contradicts its parent: keys must lie in the range that the parent gives, and no
-//! page belongs to two trees or is reached from another page than its parent. Every range that cannot be read is listed.
+//! A page that contradicts its parent is rejected: keys must lie in the range given by the parent, and a page belongs to
+//! one tree and one parent only. Every unreadable range is reported.
 
 use std::collections::HashSet;
 
@@ -13,16 +13,15 @@ const LEAF_TABLE: u8 = 13;
 const INNER_TABLE: u8 = 5;
 const LEAF_INDEX: u8 = 10;
 const INNER_INDEX: u8 = 2;
-/// Kinds of pages in the pointer map.
+/// Page kinds in the pointer map.
 const ROOT: u8 = 1;
 const FREE: u8 = 2;
 const CHILD: u8 = 5;
-/// A tree of ours has four levels at most.
-const DEEPEST: usize = 20;
-/// A row of ours is smaller; a larger one has a damaged length.
-const LONGEST: usize = 256 << 20;
+/// Our trees have at most four levels.
+const MAX_DEPTH: usize = 20;
+/// A longer row has a damaged length.
+const MAX_RECORD_BYTES: usize = 256 << 20;
 
-/// One stored row.
 #[derive(Debug)]
 pub(crate) struct Record {
     /// `None` in a table without row ids.
@@ -30,27 +29,26 @@ pub(crate) struct Record {
     pub(crate) values: Vec<Value>,
 }
 
-/// A part of a table that cannot be read. The ends are row ids, exclusive below and inclusive above.
+/// An unreadable part of a table, as row ids: exclusive below, inclusive above.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Hole {
+pub(crate) struct Gap {
     pub(crate) after: Option<i64>,
     pub(crate) upto: Option<i64>,
     pub(crate) why: String,
 }
 
-/// Walks trees of one file; remembers which pages were used.
+/// Walks the trees of one file and records the pages used.
 #[derive(Debug)]
 pub(crate) struct Trees<'a> {
     pages: &'a Pages,
     used: HashSet<u32>,
 }
 
-/// Result of one walk.
 #[derive(Debug, Default)]
-pub(crate) struct Walked {
+pub(crate) struct WalkStep {
     pub(crate) records: Vec<Record>,
-    pub(crate) holes: Vec<Hole>,
-    /// Pages of the file that were read so far, by all walks.
+    pub(crate) gaps: Vec<Gap>,
+    /// Pages read so far, by all walks.
     pub(crate) used: usize,
 }
 
@@ -65,8 +63,8 @@ impl Bounds {
         self.after.is_none_or(|after| key > after) && self.upto.is_none_or(|upto| key <= upto)
     }
 
-    fn hole(self, why: impl Into<String>) -> Hole {
-        Hole { after: self.after, upto: self.upto, why: why.into() }
+    fn gap(self, why: impl Into<String>) -> Gap {
+        Gap { after: self.after, upto: self.upto, why: why.into() }
     }
 }
 
@@ -75,8 +73,8 @@ impl<'a> Trees<'a> {
         Self { pages, used: HashSet::new() }
     }
 
-    /// All rows below a root page, handed over page by page.
-    pub(crate) fn walk(&mut self, root: u32, each: &mut dyn FnMut(Walked)) {
+    /// Passes all rows below a root page to `each`, page by page.
+    pub(crate) fn walk(&mut self, root: u32, each: &mut dyn FnMut(WalkStep)) {
         self.visit(root, None, Bounds { after: None, upto: None }, 0, each);
     }
 
@@ -90,14 +88,14 @@ impl<'a> Trees<'a> {
         parent: Option<u32>,
         bounds: Bounds,
         depth: usize,
-        each: &mut dyn FnMut(Walked),
+        each: &mut dyn FnMut(WalkStep),
     ) {
         let used = self.used.len();
-        let lost = |why: String| Walked { records: Vec::new(), holes: vec![bounds.hole(why)], used };
-        if parent.is_some_and(|parent| self.is_elsewhere(number, parent)) {
+        let lost = |why: String| WalkStep { records: Vec::new(), gaps: vec![bounds.gap(why)], used };
+        if parent.is_some_and(|parent| self.has_other_owner(number, parent)) {
             return each(lost(format!("page {number} belongs to another place")));
         }
-        if depth > DEEPEST || !self.used.insert(number) {
+        if depth > MAX_DEPTH || !self.used.insert(number) {
             return each(lost(format!("page {number} is referred to twice")));
         }
         let Some(bytes) = self.pages.page(number) else {
@@ -106,7 +104,7 @@ impl<'a> Trees<'a> {
         if self.pages.is_stale(number) {
             each(lost(format!("page {number} is damaged in the write-ahead log; an older version was used")));
         }
-        let Some(page) = Page::of(number, &bytes) else {
+        let Some(page) = TreePage::of(number, &bytes) else {
             return each(lost(format!("page {number} is no page of a table")));
         };
         match page.kind {
@@ -122,31 +120,31 @@ impl<'a> Trees<'a> {
         }
     }
 
-    /// Whether the file says that this page is a root, is free, or is the child of another inner page.
-    fn is_elsewhere(&self, number: u32, parent: u32) -> bool {
+    /// Whether the pointer map lists this page as a root, as free, or as the child of another inner page.
+    fn has_other_owner(&self, number: u32, parent: u32) -> bool {
         match self.pages.owner(number) {
             Some((ROOT | FREE, 0)) => true,
             Some((CHILD, owner)) if owner != parent => {
                 let bytes = self.pages.page(owner);
-                let page = bytes.as_deref().and_then(|bytes| Page::of(owner, bytes));
+                let page = bytes.as_deref().and_then(|bytes| TreePage::of(owner, bytes));
                 page.is_some_and(|page| matches!(page.kind, INNER_TABLE | INNER_INDEX))
             }
             _ => false,
         }
     }
 
-    fn inner(&mut self, page: &Page<'_>, bounds: Bounds, depth: usize, each: &mut dyn FnMut(Walked)) {
+    fn inner(&mut self, page: &TreePage<'_>, bounds: Bounds, depth: usize, each: &mut dyn FnMut(WalkStep)) {
         let mut after = bounds.after;
         let mut covered = 0;
         let used = self.used.len();
-        let hole = |bounds: Bounds, why: String, each: &mut dyn FnMut(Walked)| {
-            each(Walked { records: Vec::new(), holes: vec![bounds.hole(why)], used });
+        let gap = |bounds: Bounds, why: String, each: &mut dyn FnMut(WalkStep)| {
+            each(WalkStep { records: Vec::new(), gaps: vec![bounds.gap(why)], used });
         };
         for cell in page.cells() {
             let key = cell.and_then(|at| varint(page.bytes, at + 4));
             let key = key.map(|(key, length)| (key as i64, length)).filter(|(key, _)| bounds.holds(*key));
             let (Some((key, length)), Some(child)) = (key, cell.and_then(|at| page.word(at))) else {
-                hole(Bounds { after, ..bounds }, format!("a cell of page {} is damaged", page.number), each);
+                gap(Bounds { after, ..bounds }, format!("a cell of page {} is damaged", page.number), each);
                 continue;
             };
             covered += 4 + length;
@@ -154,13 +152,13 @@ impl<'a> Trees<'a> {
             after = Some(key);
         }
         if !page.is_covered(covered) {
-            hole(bounds, format!("page {} may have led to more rows", page.number), each);
+            gap(bounds, format!("page {} may have led to more rows", page.number), each);
         }
         self.visit(page.right, Some(page.number), Bounds { after, ..bounds }, depth + 1, each);
     }
 
-    fn leaf(&mut self, page: &Page<'_>, bounds: Bounds) -> Walked {
-        let mut walked = Walked { used: self.used.len(), ..Walked::default() };
+    fn leaf(&mut self, page: &TreePage<'_>, bounds: Bounds) -> WalkStep {
+        let mut walked = WalkStep { used: self.used.len(), ..WalkStep::default() };
         let mut last = bounds;
         let mut broken = false;
         let mut covered = 0;
@@ -170,7 +168,7 @@ impl<'a> Trees<'a> {
                 Some((rowid, values, length)) => {
                     if std::mem::take(&mut broken) {
                         let gap = Bounds { after: last.after, upto: Some(rowid - 1) };
-                        walked.holes.push(gap.hole(format!("rows of page {} are damaged", page.number)));
+                        walked.gaps.push(gap.gap(format!("rows of page {} are damaged", page.number)));
                     }
                     last.after = Some(rowid);
                     covered += length;
@@ -180,15 +178,14 @@ impl<'a> Trees<'a> {
             }
         }
         if broken {
-            walked.holes.push(last.hole(format!("rows of page {} are damaged", page.number)));
+            walked.gaps.push(last.gap(format!("rows of page {} are damaged", page.number)));
         } else if !page.is_covered(covered) {
-            walked.holes.push(bounds.hole(format!("page {} may have held more rows", page.number)));
+            walked.gaps.push(bounds.gap(format!("page {} may have held more rows", page.number)));
         }
         walked
     }
 
-    /// Rowid, values and length of the cell.
-    fn row(&mut self, page: &Page<'_>, at: usize) -> Option<(i64, Vec<Value>, usize)> {
+    fn row(&mut self, page: &TreePage<'_>, at: usize) -> Option<(i64, Vec<Value>, usize)> {
         let (size, one) = varint(page.bytes, at)?;
         let (rowid, two) = varint(page.bytes, at + one)?;
         let payload = Payload { size: usize::try_from(size).ok()?, at: at + one + two, head: one + two };
@@ -196,9 +193,9 @@ impl<'a> Trees<'a> {
         Some((rowid as i64, record(&bytes)?, length))
     }
 
-    /// Rows of a table without row ids, whose pages are those of an index.
-    fn keys(&mut self, page: &Page<'_>, bounds: Bounds, skip: usize) -> Walked {
-        let mut walked = Walked { used: self.used.len(), ..Walked::default() };
+    /// Rows of a table without row ids, stored in index pages.
+    fn keys(&mut self, page: &TreePage<'_>, bounds: Bounds, skip: usize) -> WalkStep {
+        let mut walked = WalkStep { used: self.used.len(), ..WalkStep::default() };
         let mut covered = 0;
         let mut broken = 0;
         let most = (page.bytes.len() - 12) * 64 / 255 - 23;
@@ -219,17 +216,17 @@ impl<'a> Trees<'a> {
             }
         }
         if broken > 0 {
-            walked.holes.push(bounds.hole(format!("{broken} rows of page {} are damaged", page.number)));
+            walked.gaps.push(bounds.gap(format!("{broken} rows of page {} are damaged", page.number)));
         } else if !page.is_covered(covered) {
-            walked.holes.push(bounds.hole(format!("page {} may have held more rows", page.number)));
+            walked.gaps.push(bounds.gap(format!("page {} may have held more rows", page.number)));
         }
         walked
     }
 
-    /// The bytes of a record, with its overflow pages, and how long its cell is.
-    fn payload(&mut self, page: &Page<'_>, cell: &Payload, most: usize) -> Option<(Vec<u8>, usize)> {
+    /// Bytes of a record including its overflow pages, and the length of its cell.
+    fn payload(&mut self, page: &TreePage<'_>, cell: &Payload, most: usize) -> Option<(Vec<u8>, usize)> {
         let usable = page.bytes.len();
-        if cell.size > LONGEST {
+        if cell.size > MAX_RECORD_BYTES {
             return None;
         }
         if cell.size <= most {
@@ -257,25 +254,24 @@ impl<'a> Trees<'a> {
     }
 }
 
-/// Where the payload of a cell begins, and how many bytes of the cell stand before it.
+/// Start of a cell's payload, and the number of cell bytes before it.
 struct Payload {
     size: usize,
     at: usize,
     head: usize,
 }
 
-/// A page of a tree, as its header describes it.
-struct Page<'a> {
+/// A tree page, as described by its header.
+struct TreePage<'a> {
     number: u32,
     bytes: &'a [u8],
     kind: u8,
-    /// Where the header begins.
     start: usize,
     cells: usize,
     right: u32,
 }
 
-impl<'a> Page<'a> {
+impl<'a> TreePage<'a> {
     fn of(number: u32, bytes: &'a [u8]) -> Option<Self> {
         let start = if number == 1 { 100 } else { 0 };
         let kind = *bytes.get(start)?;
@@ -294,9 +290,11 @@ impl<'a> Page<'a> {
         self.start + if matches!(self.kind, INNER_TABLE | INNER_INDEX) { 12 } else { 8 }
     }
 
-    /// Where each cell begins; `None`: outside of the page.
+    /// Offset of each cell; `None`: outside the page.
     fn cells(&self) -> impl Iterator<Item = Option<usize>> + use<'a> {
-        let (bytes, first, least) = (self.bytes, self.array(), self.array() + 2 * self.cells);
+        let bytes = self.bytes;
+        let first = self.array();
+        let least = self.array() + 2 * self.cells;
         (0..self.cells).map(move |index| {
             let at = first + 2 * index;
             let cell = usize::from(u16::from_be_bytes([*bytes.get(at)?, *bytes.get(at + 1)?]));
@@ -313,7 +311,7 @@ impl<'a> Page<'a> {
         Some(u32::from_be_bytes(self.bytes.get(at..at + 4)?.try_into().ok()?))
     }
 
-    /// Whether cells, free blocks and fragments make up the content area. A wrong number of cells shows here.
+    /// Whether cells, free blocks and fragments fill the content area. Detects a damaged cell count.
     fn is_covered(&self, cells: usize) -> bool {
         let half = |at: usize| usize::from(u16::from_be_bytes([self.bytes[at], self.bytes[at + 1]]));
         let content = match half(self.start + 5) {
@@ -323,7 +321,7 @@ impl<'a> Page<'a> {
         let mut free = usize::from(self.bytes[self.start + 7]);
         let mut block = half(self.start + 1);
         let mut last = 0;
-        // SQLite keeps free blocks in ascending order; a damaged list may be circular.
+        // Free blocks are in ascending order; a damaged list may be circular.
         while block > last && block + 4 <= self.bytes.len() {
             free += half(block + 2);
             (last, block) = (block, half(block));
@@ -332,7 +330,7 @@ impl<'a> Page<'a> {
     }
 }
 
-/// A variable-length integer and how many bytes it takes.
+/// Value and length of a variable-length integer.
 fn varint(bytes: &[u8], at: usize) -> Option<(u64, usize)> {
     let mut value = 0_u64;
     for length in 0..9 {
@@ -348,7 +346,7 @@ fn varint(bytes: &[u8], at: usize) -> Option<(u64, usize)> {
     None
 }
 
-/// The columns of a record. `None`: it contradicts itself, or a text is not UTF-8.
+/// Columns of a record. `None`: it is inconsistent, or a text is not UTF-8.
 fn record(bytes: &[u8]) -> Option<Vec<Value>> {
     let (header, mut at) = varint(bytes, 0)?;
     let header = usize::try_from(header).ok().filter(|header| *header <= bytes.len())?;

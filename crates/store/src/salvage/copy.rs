@@ -1,4 +1,4 @@
-//! From damaged pages into a new database, row by row.
+//! Copies rows from damaged pages into a new database.
 
 use std::collections::{BTreeMap, HashMap};
 use std::path::Path;
@@ -8,38 +8,36 @@ use rusqlite::{Connection, OptionalExtension, Transaction, params_from_iter};
 use serde::{Deserialize, Serialize};
 
 use crate::error::Result;
-use crate::salvage::btree::{Hole, Record, Trees, Walked};
+use crate::salvage::btree::{Gap, Record, Trees, WalkStep};
 use crate::salvage::decode;
 use crate::salvage::pages::Pages;
-use crate::salvage::report::{Loss, Range};
+use crate::salvage::report::{LostRange, TableLoss};
 use crate::schema::Schema;
 
-/// Written row by row by a trigger, the search index takes three times as long as everything else: it is filled at the end.
-const INDEXING: &str = "messages_index";
-/// Message ids that one statement adds to the search index.
-const INDEXED: i64 = 20_000;
+/// Maintaining the search index row by row takes three times as long as the rest, so it is filled at the end.
+const INDEX_TRIGGER: &str = "messages_index";
+/// Message ids indexed per statement.
+const INDEX_BATCH: i64 = 20_000;
 
-/// Numbers left out after the highest known one when the counter of a table is lost: none is used twice.
-const GAP: i64 = 1_000_000;
+/// Ids skipped after the highest known one if a table's counter is lost, so that no id is reused.
+const SEQUENCE_GAP: i64 = 1_000_000;
 
-/// Where the tables begin: kept beside the database, for the day when its own list cannot be read.
+/// Root pages of the tables, stored beside the database in case its own table list becomes unreadable.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct Map {
+pub(crate) struct RootMap {
     pub(crate) schema: u32,
     pub(crate) roots: BTreeMap<String, u32>,
 }
 
-/// Rows that were copied.
 #[derive(Debug, Default)]
 pub(crate) struct Copied {
     pub(crate) rows: u64,
-    pub(crate) losses: Vec<Loss>,
+    pub(crate) losses: Vec<TableLoss>,
 }
 
-/// Fills a new file at `target`.
 pub(crate) fn copy(
     pages: &Pages,
-    map: &Map,
+    map: &RootMap,
     schema: &Schema,
     target: &Path,
     progress: &mut dyn FnMut(u8),
@@ -53,22 +51,22 @@ pub(crate) fn copy(
     let mut trees = Trees::new(pages);
     let found = roots(&mut trees);
     let tx = db.transaction()?;
-    let trigger = take_trigger(&tx)?;
+    let trigger = drop_index_trigger(&tx)?;
     let mut copied = Copied::default();
     for table in tables(&tx)? {
         let candidates = [found.get(&table.name), map.roots.get(&table.name)];
         let root = candidates.into_iter().flatten().copied().find(|root| is_root(pages, *root, &table));
-        let mut losses = Ranges::new(&table);
+        let mut losses = LossRecorder::new(&table);
         match root {
             Some(root) => {
                 let mut on_page = |used: usize| progress(percent(used, pages.count() as usize));
-                copied.rows += fill(&tx, &table, &mut trees, root, &mut losses, &mut on_page)?;
+                copied.rows += copy_rows(&tx, &table, &mut trees, root, &mut losses, &mut on_page)?;
             }
             None => losses.all("the beginning of the table cannot be found"),
         }
-        copied.losses.extend(losses.done());
+        copied.losses.extend(losses.into_loss());
     }
-    keep_sequences(&tx, &mut trees, found.get("sqlite_sequence").copied(), !copied.losses.is_empty())?;
+    restore_sequences(&tx, &mut trees, found.get("sqlite_sequence").copied(), !copied.losses.is_empty())?;
     if let Some(trigger) = trigger {
         index_messages(&tx, percent(trees.used(), pages.count() as usize), progress)?;
         tx.execute_batch(&trigger)?;
@@ -79,22 +77,22 @@ pub(crate) fn copy(
     Ok(copied)
 }
 
-/// Never 100: the file is still to be synced.
+/// Never 100, because the file must still be synced.
 fn percent(done: usize, all: usize) -> u8 {
     u8::try_from(done.saturating_mul(100) / all.max(1)).unwrap_or(99).min(99)
 }
 
-/// Removes the trigger that writes the search index, and gives its definition. `None`: this schema has none.
-fn take_trigger(tx: &Transaction<'_>) -> Result<Option<String>> {
+/// Drops the trigger that maintains the search index, and returns its definition. `None`: this schema has none.
+fn drop_index_trigger(tx: &Transaction<'_>) -> Result<Option<String>> {
     let read = "SELECT sql FROM sqlite_schema WHERE type = 'trigger' AND name = ?1";
-    let definition: Option<String> = tx.query_row(read, [INDEXING], |row| row.get(0)).optional()?;
+    let definition: Option<String> = tx.query_row(read, [INDEX_TRIGGER], |row| row.get(0)).optional()?;
     if definition.is_some() {
-        tx.execute_batch(&format!("DROP TRIGGER {INDEXING}"))?;
+        tx.execute_batch(&format!("DROP TRIGGER {INDEX_TRIGGER}"))?;
     }
     Ok(definition)
 }
 
-/// Fills the search index with the rows that the trigger would have added. `from`: percentage reached so far.
+/// Fills the search index as the trigger would have. `from`: percentage reached so far.
 fn index_messages(tx: &Transaction<'_>, from: u8, progress: &mut dyn FnMut(u8)) -> Result<()> {
     let mut add = tx.prepare(
         "INSERT INTO words (rowid, content) SELECT id, content FROM messages
@@ -108,7 +106,7 @@ fn index_messages(tx: &Transaction<'_>, from: u8, progress: &mut dyn FnMut(u8)) 
             next.query_row([done], |row| Ok((row.get(0)?, row.get(1)?)))?;
         let (Some(least), Some(last)) = (least, last) else { return Ok(()) };
         let start = *first.get_or_insert(least);
-        done = least.saturating_add(INDEXED);
+        done = least.saturating_add(INDEX_BATCH);
         add.execute((least.saturating_sub(1), done))?;
         let share = u64::from(percent(done.abs_diff(start) as usize, last.abs_diff(start) as usize));
         let more = u64::from(99_u8.saturating_sub(from)) * share / 100;
@@ -116,14 +114,13 @@ fn index_messages(tx: &Transaction<'_>, from: u8, progress: &mut dyn FnMut(u8)) 
     }
 }
 
-/// The version of the damaged file.
-pub(crate) fn version(pages: &Pages, map: &Map, schema: &Schema) -> u32 {
+pub(crate) fn version(pages: &Pages, map: &RootMap, schema: &Schema) -> u32 {
     let stored = pages.page(1).and_then(|page| Some(u32::from_be_bytes(page.get(60..64)?.try_into().ok()?)));
     let known = |version: &u32| (1..=schema.known()).contains(version);
     Some(map.schema).filter(known).max(stored.filter(known)).unwrap_or(schema.known())
 }
 
-/// Tables by name, as the damaged file lists them.
+/// Root pages by table name, as listed in the damaged file.
 pub(crate) fn roots(trees: &mut Trees<'_>) -> HashMap<String, u32> {
     let mut roots = HashMap::new();
     trees.walk(1, &mut |walked| {
@@ -145,14 +142,13 @@ fn is_root(pages: &Pages, root: u32, table: &Table) -> bool {
     matches!((kind, table.rowids), (Some(5 | 13), true) | (Some(2 | 10), false))
 }
 
-/// A table of the new database.
 #[derive(Debug)]
 struct Table {
     name: String,
-    /// In the order in which a record has them.
+    /// In record order.
     columns: Vec<String>,
     rowids: bool,
-    /// The column that is the row id.
+    /// Column that aliases the row id.
     alias: Option<usize>,
 }
 
@@ -177,7 +173,7 @@ fn table(db: &Connection, name: String, rowids: bool) -> Result<Table> {
     })?;
     let mut columns = columns.collect::<rusqlite::Result<Vec<_>>>()?;
     if !rowids {
-        // The key comes first.
+        // Key columns come first.
         columns.sort_by_key(|(_, key, _)| if *key > 0 { *key } else { i64::MAX });
     }
     let alias = columns.iter().position(|(_, key, kind)| rowids && *key == 1 && kind == "INTEGER");
@@ -185,22 +181,21 @@ fn table(db: &Connection, name: String, rowids: bool) -> Result<Table> {
     Ok(Table { name, columns, rowids, alias })
 }
 
-/// Gives how many rows came over.
-fn fill(
+fn copy_rows(
     tx: &Transaction<'_>,
     table: &Table,
     trees: &mut Trees<'_>,
     root: u32,
-    lost: &mut Ranges<'_>,
+    lost: &mut LossRecorder<'_>,
     on_page: &mut dyn FnMut(usize),
 ) -> Result<u64> {
     let mut rows = 0;
     let mut failure = None;
-    trees.walk(root, &mut |walked: Walked| {
+    trees.walk(root, &mut |walked: WalkStep| {
         on_page(walked.used);
-        walked.holes.into_iter().for_each(|hole| lost.hole(hole));
+        walked.gaps.into_iter().for_each(|gap| lost.gap(gap));
         for record in walked.records {
-            let placed = match complaint(table, &record) {
+            let placed = match reject_reason(table, &record) {
                 Some(why) => Err(why),
                 None => insert(tx, table, &record),
             };
@@ -217,8 +212,8 @@ fn fill(
     }
 }
 
-/// Why the program could not use this row.
-fn complaint(table: &Table, record: &Record) -> Option<String> {
+/// Why the program could not read this row.
+fn reject_reason(table: &Table, record: &Record) -> Option<String> {
     if record.values.is_empty() || record.values.len() > table.columns.len() {
         return Some("it has another number of columns".into());
     }
@@ -250,7 +245,7 @@ fn insert(tx: &Transaction<'_>, table: &Table, record: &Record) -> Result<(), St
         .map_err(|error| format!("it contradicts other rows or the schema ({})", code(&error)))
 }
 
-/// Never the text of an error: it could quote a value.
+/// Never the error text, which could quote a value.
 fn code(error: &rusqlite::Error) -> String {
     match error {
         rusqlite::Error::SqliteFailure(code, _) => format!("SQLite code {}", code.extended_code),
@@ -258,24 +253,23 @@ fn code(error: &rusqlite::Error) -> String {
     }
 }
 
-/// Rows of one table that were lost.
-struct Ranges<'a> {
+struct LossRecorder<'a> {
     table: &'a Table,
-    ranges: Vec<Range>,
+    ranges: Vec<LostRange>,
 }
 
-impl<'a> Ranges<'a> {
+impl<'a> LossRecorder<'a> {
     const fn new(table: &'a Table) -> Self {
         Self { table, ranges: Vec::new() }
     }
 
     fn all(&mut self, why: &str) {
-        self.ranges.push(Range { from: None, to: None, key: None, why: why.into() });
+        self.ranges.push(LostRange { from: None, to: None, key: None, why: why.into() });
     }
 
-    fn hole(&mut self, hole: Hole) {
-        let from = hole.after.map(|after| after.saturating_add(1));
-        self.ranges.push(Range { from, to: hole.upto, key: None, why: hole.why });
+    fn gap(&mut self, gap: Gap) {
+        let from = gap.after.map(|after| after.saturating_add(1));
+        self.ranges.push(LostRange { from, to: gap.upto, key: None, why: gap.why });
     }
 
     fn row(&mut self, record: &Record, why: String) {
@@ -288,12 +282,12 @@ impl<'a> Ranges<'a> {
             return;
         }
         let key = record.rowid.is_none().then(|| key(&record.values));
-        self.ranges.push(Range { from: record.rowid, to: record.rowid, key, why });
+        self.ranges.push(LostRange { from: record.rowid, to: record.rowid, key, why });
     }
 
-    fn done(self) -> Option<Loss> {
+    fn into_loss(self) -> Option<TableLoss> {
         let table = self.table.name.clone();
-        (!self.ranges.is_empty()).then_some(Loss { table, ranges: self.ranges, more: 0 })
+        (!self.ranges.is_empty()).then_some(TableLoss { table, ranges: self.ranges, more: 0 })
     }
 }
 
@@ -305,8 +299,13 @@ fn key(values: &[Value]) -> String {
     }
 }
 
-/// Counters go on from where they were.
-fn keep_sequences(tx: &Transaction<'_>, trees: &mut Trees<'_>, root: Option<u32>, lossy: bool) -> Result<()> {
+/// Restores the AUTOINCREMENT counters.
+fn restore_sequences(
+    tx: &Transaction<'_>,
+    trees: &mut Trees<'_>,
+    root: Option<u32>,
+    lossy: bool,
+) -> Result<()> {
     let mut counters: HashMap<String, i64> = HashMap::new();
     if let Some(root) = root {
         trees.walk(root, &mut |walked| {
@@ -326,7 +325,7 @@ fn keep_sequences(tx: &Transaction<'_>, trees: &mut Trees<'_>, root: Option<u32>
         let known = counters.get(&name).copied().filter(|last| *last >= highest);
         let next = match known {
             Some(last) => last,
-            None if lossy => highest.saturating_add(GAP),
+            None if lossy => highest.saturating_add(SEQUENCE_GAP),
             None => highest,
         };
         let changed = tx.execute("UPDATE sqlite_sequence SET seq = ?2 WHERE name = ?1", (&name, next))?;
@@ -337,11 +336,10 @@ fn keep_sequences(tx: &Transaction<'_>, trees: &mut Trees<'_>, root: Option<u32>
     Ok(())
 }
 
-/// The map of a sound database.
-pub(crate) fn map_of(db: &Connection) -> Result<Map> {
+pub(crate) fn root_map_of(db: &Connection) -> Result<RootMap> {
     let schema = crate::schema::version(db)?;
     let mut list =
         db.prepare("SELECT name, rootpage FROM sqlite_schema WHERE type = 'table' AND rootpage > 0")?;
     let roots = list.query_map([], |row| Ok((row.get(0)?, row.get(1)?)))?.collect::<rusqlite::Result<_>>()?;
-    Ok(Map { schema, roots })
+    Ok(RootMap { schema, roots })
 }

@@ -1,10 +1,10 @@
-//! Whether stored values can be read as the program reads them.
+//! Decode rules: whether a stored value parses as the type of its column.
 
-use petasos_core::compaction::Pace;
+use petasos_core::compaction::CompactionThrottle;
 use petasos_core::cron::Job;
-use petasos_core::journal::Outcome;
+use petasos_core::journal::MessageOutcome;
 use petasos_core::outbox::{Button, State};
-use petasos_core::pairing::Book;
+use petasos_core::pairing::PairingState;
 use petasos_core::session::Entry;
 use petasos_core::transcript::{Picture, Role, ToolCall, Usage};
 use petasos_core::turn::Turn;
@@ -13,7 +13,7 @@ use serde::de::DeserializeOwned;
 
 type Rule = (&'static str, &'static str, fn(&str) -> bool);
 
-/// Table, column, and whether a text in it makes sense.
+/// Table, column, and the rule for its text.
 pub(crate) const RULES: &[Rule] = &[
     ("inbox", "message", json::<Inbound>),
     ("inbox", "outcome", outcome),
@@ -25,11 +25,11 @@ pub(crate) const RULES: &[Rule] = &[
     ("outbox", "state", |text| State::parse(text).is_some()),
     ("routing", "entry", json::<Entry>),
     ("sessions", "origin", json::<Source>),
-    ("sessions", "pace", json::<Pace>),
+    ("sessions", "pace", json::<CompactionThrottle>),
     ("messages", "role", |text| Role::parse(text).is_some()),
     ("messages", "tool_calls", json::<Vec<ToolCall>>),
     ("messages", "pictures", json::<Vec<Picture>>),
-    ("pairing", "book", json::<Book>),
+    ("pairing", "book", json::<PairingState>),
     ("completions", "origin", json::<Source>),
     ("processes", "origin", json::<Source>),
     ("delegations", "origin", json::<Source>),
@@ -45,10 +45,10 @@ fn json<T: DeserializeOwned>(text: &str) -> bool {
 }
 
 fn outcome(text: &str) -> bool {
-    Outcome::parse(text).is_some()
+    MessageOutcome::parse(text).is_some()
 }
 
-/// The first column of a row that cannot be read.
+/// First undecodable column of a row.
 pub(crate) fn unreadable<'a>(table: &str, text_of: impl Fn(&str) -> Option<&'a str>) -> Option<&'static str> {
     let of_table = RULES.iter().filter(|(of, ..)| *of == table);
     of_table

@@ -1,6 +1,6 @@
-//! The files of a salvage: which there are, how they are moved and written.
+//! Files of a salvage: names, moves and writes.
 //!
-//! Nothing here is called while this process has a connection to the database it is called for.
+//! Call these functions only while this process has no connection to the database.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, ErrorKind, Write};
@@ -12,61 +12,60 @@ use serde::{Deserialize, Serialize};
 
 pub(crate) const LOG: &str = "-wal";
 pub(crate) const SHARED: &str = "-shm";
-/// The new database while it is filled.
+/// The new database while it is being filled.
 const FILLING: &str = "-salvage";
-/// There while a salvage is under way.
+/// Exists while a salvage is in progress.
 const NOTE: &str = "-salvage.json";
-/// Written when damage was found while the gateway ran: the next start salvages.
+/// Written when a running gateway finds damage: the next start salvages.
 const DAMAGED: &str = "-damaged";
-/// Written when rows did not decode while the gateway ran: the next start decodes all of them.
+/// Written when a running gateway finds undecodable rows: the next start decodes all rows.
 const UNREADABLE: &str = "-unreadable-rows";
 
-/// A salvage that has begun.
 #[derive(Debug, Clone, Serialize, Deserialize)]
-pub(crate) struct Begun {
-    /// When, as it stands in the names of the files moved aside.
+pub(crate) struct SalvageNote {
+    /// Timestamp in the names of the moved files.
     pub(crate) stamp: String,
     pub(crate) at: Millis,
     pub(crate) why: String,
-    /// The last change of the damaged files before this process opened them.
+    /// Last change of the damaged files before this process opened them.
     pub(crate) last_change: Millis,
-    /// The schema of the program that began it; 0: not recorded.
+    /// Schema version of the program that began the salvage; 0: not recorded.
     #[serde(default)]
     pub(crate) schema: u32,
 }
 
-impl Begun {
-    /// Writes down that a salvage begins. Nothing has been moved yet.
-    pub(crate) fn note(
+impl SalvageNote {
+    /// Writes the note, before any file is moved.
+    pub(crate) fn write(
         path: &Path,
         schema: u32,
         why: String,
         last_change: Millis,
         now: Millis,
     ) -> io::Result<Self> {
-        let begun = Self { stamp: stamp(path, now), at: now, why, last_change, schema };
-        write_synced(&beside(path, NOTE), &serde_json::to_vec(&begun)?)?;
-        Ok(begun)
+        let note = Self { stamp: stamp(path, now), at: now, why, last_change, schema };
+        write_synced(&with_suffix(path, NOTE), &serde_json::to_vec(&note)?)?;
+        Ok(note)
     }
 
-    /// The salvage that a crash cut off.
+    /// Note of a salvage that a crash interrupted.
     pub(crate) fn unfinished(path: &Path) -> io::Result<Option<Self>> {
-        let note = beside(path, NOTE);
+        let note = with_suffix(path, NOTE);
         let Some(text) = read_text(&note)? else { return Ok(None) };
-        // Without it nobody knows which files belong together, so nothing is opened.
+        // Without the note it is unknown which files belong together, so nothing is opened.
         let unreadable =
             |_| io::Error::new(ErrorKind::InvalidData, format!("{} cannot be read", note.display()));
         serde_json::from_str(&text).map(Some).map_err(unreadable)
     }
 
-    /// Moves what is damaged aside, the database last: if it is there, everything is. Repeating this does no harm.
+    /// Moves the damaged files, the database last: its new name shows that all are moved. Idempotent.
     pub(crate) fn move_aside(&self, path: &Path) -> io::Result<()> {
-        let aside = self.aside(path);
+        let aside = self.damaged_path(path);
         if aside.exists() {
             return Ok(());
         }
         for suffix in [LOG, SHARED, ""] {
-            match fs::rename(beside(path, suffix), beside(&aside, suffix)) {
+            match fs::rename(with_suffix(path, suffix), with_suffix(&aside, suffix)) {
                 Err(error) if error.kind() != ErrorKind::NotFound => return Err(error),
                 Ok(()) | Err(_) => {}
             }
@@ -74,79 +73,79 @@ impl Begun {
         sync_folder(path)
     }
 
-    pub(crate) fn aside(&self, path: &Path) -> PathBuf {
-        beside(path, &format!(".damaged-{}", self.stamp))
+    pub(crate) fn damaged_path(&self, path: &Path) -> PathBuf {
+        with_suffix(path, &format!(".damaged-{}", self.stamp))
     }
 
     pub(crate) fn report(&self, path: &Path) -> PathBuf {
-        beside(path, &format!(".damaged-{}.report.txt", self.stamp))
+        with_suffix(path, &format!(".damaged-{}.report.txt", self.stamp))
     }
 
-    /// Where the new database is filled; what an earlier try left there goes.
+    /// Path of the new database, after removing the remains of an earlier attempt.
     pub(crate) fn filling(path: &Path) -> io::Result<PathBuf> {
-        let filling = beside(path, FILLING);
+        let filling = with_suffix(path, FILLING);
         for suffix in ["", "-journal", LOG, SHARED] {
-            remove(&beside(&filling, suffix))?;
+            remove(&with_suffix(&filling, suffix))?;
         }
         Ok(filling)
     }
 
-    /// The new database takes its place.
-    pub(crate) fn put_in_place(path: &Path, filled: &Path) -> io::Result<()> {
+    /// Syncs the new database and renames it to its final path.
+    pub(crate) fn install(path: &Path, filled: &Path) -> io::Result<()> {
         sync(filled)?;
         fs::rename(filled, path)?;
         sync_folder(path)
     }
 
     pub(crate) fn finish(path: &Path) -> io::Result<()> {
-        remove(&beside(path, NOTE))?;
-        forget_damage(path)?;
+        remove(&with_suffix(path, NOTE))?;
+        clear_damage_notes(path)?;
         sync_folder(path)
     }
 }
 
-/// Damage was found while the database was in use: the next start looks and salvages.
+/// Records damage, so that the next start salvages.
 pub(crate) fn note_damage(path: &Path, detail: &str) -> io::Result<()> {
-    write_synced(&beside(path, DAMAGED), detail.as_bytes())
+    write_synced(&with_suffix(path, DAMAGED), detail.as_bytes())
 }
 
 pub(crate) fn note_unreadable_rows(path: &Path) -> io::Result<()> {
-    write_synced(&beside(path, UNREADABLE), b"")
+    write_synced(&with_suffix(path, UNREADABLE), b"")
 }
 
 pub(crate) fn has_unreadable_rows(path: &Path) -> bool {
-    beside(path, UNREADABLE).exists()
+    with_suffix(path, UNREADABLE).exists()
 }
 
 pub(crate) fn noted_damage(path: &Path) -> io::Result<Option<String>> {
-    read_text(&beside(path, DAMAGED))
+    read_text(&with_suffix(path, DAMAGED))
 }
 
-pub(crate) fn forget_damage(path: &Path) -> io::Result<()> {
-    remove(&beside(path, DAMAGED))?;
-    remove(&beside(path, UNREADABLE))
+pub(crate) fn clear_damage_notes(path: &Path) -> io::Result<()> {
+    remove(&with_suffix(path, DAMAGED))?;
+    remove(&with_suffix(path, UNREADABLE))
 }
 
-pub(crate) fn beside(path: &Path, suffix: &str) -> PathBuf {
+pub(crate) fn with_suffix(path: &Path, suffix: &str) -> PathBuf {
     let mut name = path.as_os_str().to_owned();
     name.push(suffix);
     name.into()
 }
 
-/// A time that no file moved aside has in its name yet.
+/// Timestamp that no moved file uses yet.
 fn stamp(path: &Path, now: Millis) -> String {
     let moment = i64::try_from(now.0).ok().and_then(|ms| jiff::Timestamp::from_millisecond(ms).ok());
     let stamp = moment.unwrap_or_default().strftime("%Y%m%dT%H%M%SZ").to_string();
-    let taken = |stamp: &String| beside(path, &format!(".damaged-{stamp}")).exists();
+    let taken = |stamp: &String| with_suffix(path, &format!(".damaged-{stamp}")).exists();
     let numbered = (1..1000).map(|number| format!("{stamp}-{number}"));
     std::iter::once(stamp.clone()).chain(numbered).find(|stamp| !taken(stamp)).unwrap_or(stamp)
 }
 
 pub(crate) fn last_change(path: &Path) -> Option<Millis> {
-    [path.to_owned(), beside(path, LOG)].iter().filter_map(|file| changed(file)).max()
+    [path.to_owned(), with_suffix(path, LOG)].iter().filter_map(|file| modified(file)).max()
 }
 
-fn changed(path: &Path) -> Option<Millis> {
+fn modified(path: &Path) -> Option<Millis> {
     let changed = fs::metadata(path).ok()?.modified().ok()?;
     let since = changed.duration_since(std::time::UNIX_EPOCH).ok()?;
     Some(Millis(u64::try_from(since.as_millis()).ok()?))
@@ -170,10 +169,9 @@ pub(crate) fn read_text(path: &Path) -> io::Result<Option<String>> {
     }
 }
 
-/// A small file, replaced as a whole.
 #[allow(clippy::disallowed_methods, reason = "a small file beside the database")]
 pub(crate) fn write_synced(path: &Path, bytes: &[u8]) -> io::Result<()> {
-    let temporary = beside(path, ".tmp");
+    let temporary = with_suffix(path, ".tmp");
     let mut file = OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(&temporary)?;
     file.write_all(bytes)?;
     file.sync_all()?;

@@ -1,33 +1,30 @@
-//! Records of a salvage or a restore in the new database, and messages that are not run again because of it.
+//! Records a salvage or restore in the new database, and gives up messages that may have been answered before it.
 
 use std::path::Path;
 use std::time::Duration;
 
-use petasos_core::journal::{Outcome, Write};
-use petasos_core::turn::{self, Event, Limits};
+use petasos_core::journal::{MessageOutcome, Write};
+use petasos_core::turn::{self, Event, TurnLimits};
 use petasos_core::{Inbound, InboxId, Millis, SessionKey};
 use rusqlite::{Connection, Transaction, params};
 
+use crate::connection::{Reads, Tx};
 use crate::error::Result;
-use crate::group::{Reads, Tx};
-use crate::inbox::Pending;
-use crate::salvage::{LAST, RESTORED, Salvage, UNKNOWN_BEFORE, UNTOLD};
+use crate::inbox::PendingMessage;
+use crate::salvage::{LAST, NOTICE_PENDING, RESTORE_PENDING, Salvage, UNKNOWN_BEFORE};
 
-/// The clock of a platform may differ from ours by so much.
-const SKEW: Duration = Duration::from_secs(10);
+/// Tolerated difference between the clock of a platform and ours.
+const CLOCK_SKEW: Duration = Duration::from_secs(10);
 
-/// Why the database may know less than what happened.
+/// Why the database may lack recent changes.
 #[derive(Debug)]
-pub enum Cause {
+pub enum LossCause {
     Salvaged(Salvage),
-    /// A backup took its place.
-    Restored {
-        made_at: Millis,
-    },
+    Restored { made_at: Millis },
 }
 
-impl Cause {
-    /// Open turns and waiting messages may have been answered since.
+impl LossCause {
+    /// Whether open turns and waiting messages may have been answered since the stored state.
     const fn is_behind(&self) -> bool {
         match self {
             Self::Salvaged(salvage) => salvage.log_commits > 0,
@@ -36,33 +33,33 @@ impl Cause {
     }
 }
 
-/// A salvage or a restore that the owner has not been told of.
+/// A salvage or restore of which the owner is not notified yet.
 #[derive(Debug)]
 pub struct LossNotice {
-    pub cause: Cause,
-    /// Messages that are not run again, because they may have been answered; their chats are to be told.
-    pub unsure: Vec<Pending>,
+    pub cause: LossCause,
+    /// Messages given up because they may have been answered; their chats must be notified.
+    pub possibly_answered: Vec<PendingMessage>,
 }
 
-/// Into the new database, before it takes its place.
-pub(super) fn write_down(path: &Path, salvage: &Salvage) -> Result<()> {
+/// Writes the record into the new database before it is installed.
+pub(super) fn record_salvage(path: &Path, salvage: &Salvage) -> Result<()> {
     change(path, |tx| {
-        put(tx, LAST, &crate::value::json(&salvage.shortened())?)?;
-        put(tx, UNTOLD, "yes")?;
+        put_meta_row(tx, LAST, &crate::value::json(&salvage.shortened())?)?;
+        put_meta_row(tx, NOTICE_PENDING, "yes")?;
         if let Some(before) = salvage.unknown_before {
-            // Messages sent after this start cannot have been answered before it.
-            put(tx, UNKNOWN_BEFORE, &before.after(SKEW).min(salvage.at).0.to_string())?;
+            // A message sent after this start cannot have been answered before it.
+            put_meta_row(tx, UNKNOWN_BEFORE, &before.after(CLOCK_SKEW).min(salvage.at).0.to_string())?;
         }
-        if salvage.log_commits > 0 { mark_unsent(tx) } else { Ok(()) }
+        if salvage.log_commits > 0 { mark_possible_duplicates(tx) } else { Ok(()) }
     })
 }
 
-/// Into the copy of a backup, before it takes the place of a database: what happened after `made_at` is not in it.
+/// Marks a copy of a backup before it is installed: changes after `made_at` are not in it.
 pub fn mark_restored(path: &Path, made_at: Millis, now: Millis) -> Result<()> {
     change(path, |tx| {
-        put(tx, RESTORED, &made_at.0.to_string())?;
-        put(tx, UNKNOWN_BEFORE, &now.0.to_string())?;
-        mark_unsent(tx)
+        put_meta_row(tx, RESTORE_PENDING, &made_at.0.to_string())?;
+        put_meta_row(tx, UNKNOWN_BEFORE, &now.0.to_string())?;
+        mark_possible_duplicates(tx)
     })
 }
 
@@ -75,7 +72,7 @@ fn change(path: &Path, work: impl FnOnce(&Transaction<'_>) -> Result<()>) -> Res
     Ok(())
 }
 
-fn put(tx: &Transaction<'_>, key: &str, value: &str) -> Result<()> {
+fn put_meta_row(tx: &Transaction<'_>, key: &str, value: &str) -> Result<()> {
     tx.execute(
         "INSERT INTO meta (key, value) VALUES (?1, ?2) ON CONFLICT (key) DO UPDATE SET value = excluded.value",
         params![key, value],
@@ -83,75 +80,79 @@ fn put(tx: &Transaction<'_>, key: &str, value: &str) -> Result<()> {
     Ok(())
 }
 
-/// The commit that recorded a delivery may be lost: the copy is marked as a possible duplicate.
-fn mark_unsent(tx: &Transaction<'_>) -> Result<()> {
+/// The commit that recorded a delivery may be lost, so a repeated send is a possible duplicate.
+fn mark_possible_duplicates(tx: &Transaction<'_>) -> Result<()> {
     tx.execute("UPDATE outbox SET doubtful = 1 WHERE state IN ('due', 'sending')", [])?;
     Ok(())
 }
 
 impl Reads {
-    /// The last salvage of this database.
     pub fn last_salvage(&self) -> Result<Option<Salvage>> {
         Ok(self.meta(LAST)?.and_then(|text| serde_json::from_str(&text).ok()))
     }
 
-    /// Which messages were accepted before this moment is not known completely.
+    /// Time before which the record of accepted messages is incomplete.
     pub fn unknown_before(&self) -> Result<Option<Millis>> {
         Ok(self.meta(UNKNOWN_BEFORE)?.and_then(|text| text.parse().ok().map(Millis)))
     }
 }
 
 impl Tx<'_> {
-    /// Once after a salvage or a restore, before anything runs: gives up what may have been answered, and says so.
-    pub fn loss_notice(&self, limits: Limits, now: Millis) -> Result<Option<LossNotice>> {
-        let Some(cause) = self.untold_loss()? else { return Ok(None) };
-        self.sql("DELETE FROM meta WHERE key IN (?1, ?2)")?.execute([UNTOLD, RESTORED])?;
-        let mut unsure = Vec::new();
-        // Claimed by a turn that is lost: it may have said something already.
+    /// Call once after a salvage or restore, before any task: gives up messages that may have been answered.
+    pub fn loss_notice(&self, limits: TurnLimits, now: Millis) -> Result<Option<LossNotice>> {
+        let Some(cause) = self.unreported_loss()? else { return Ok(None) };
+        self.sql("DELETE FROM meta WHERE key IN (?1, ?2)")?.execute([NOTICE_PENDING, RESTORE_PENDING])?;
+        let mut possibly_answered = Vec::new();
+        // Its turn is lost, and may have sent something already.
         for id in self.stranded()? {
-            unsure.extend(self.pending(id).ok().flatten());
-            self.give_up_message(id, now)?;
+            possibly_answered.extend(self.pending(id).ok().flatten());
+            self.dead_letter_message(id, now)?;
         }
         if cause.is_behind() {
-            self.give_up_open(limits, &mut unsure, now)?;
+            self.give_up_open_work(limits, &mut possibly_answered, now)?;
         }
-        Ok(Some(LossNotice { cause, unsure }))
+        Ok(Some(LossNotice { cause, possibly_answered }))
     }
 
-    fn untold_loss(&self) -> Result<Option<Cause>> {
-        if let Some(made_at) = self.meta(RESTORED)? {
-            return Ok(Some(Cause::Restored { made_at: Millis(made_at.parse().unwrap_or_default()) }));
+    fn unreported_loss(&self) -> Result<Option<LossCause>> {
+        if let Some(made_at) = self.meta(RESTORE_PENDING)? {
+            return Ok(Some(LossCause::Restored { made_at: Millis(made_at.parse().unwrap_or_default()) }));
         }
-        let salvage = if self.meta(UNTOLD)?.is_some() { self.last_salvage()? } else { None };
-        Ok(salvage.map(Cause::Salvaged))
+        let salvage = if self.meta(NOTICE_PENDING)?.is_some() { self.last_salvage()? } else { None };
+        Ok(salvage.map(LossCause::Salvaged))
     }
 
-    /// The state of everything open is older than what happened.
-    fn give_up_open(&self, limits: Limits, unsure: &mut Vec<Pending>, now: Millis) -> Result<()> {
+    /// Gives up all open work: its stored state is outdated.
+    fn give_up_open_work(
+        &self,
+        limits: TurnLimits,
+        possibly_answered: &mut Vec<PendingMessage>,
+        now: Millis,
+    ) -> Result<()> {
         for turn in self.open_turns()? {
-            unsure.extend(self.pending(turn.id.into()).ok().flatten());
+            possibly_answered.extend(self.pending(turn.id.into()).ok().flatten());
             let (_, decision) = turn::step(turn, limits, now, Event::GivenUp { notice: None });
             self.apply(&decision.writes, now)?;
         }
         for key in self.keys_with_work()? {
             for waiting in self.queued(&key)? {
-                // A background completion that is repeated is only told again.
+                // Repeating a background completion only repeats a notification.
                 if waiting.inbound.internal {
                     continue;
                 }
-                self.give_up_message(waiting.id, now)?;
-                unsure.push(waiting);
+                self.dead_letter_message(waiting.id, now)?;
+                possibly_answered.push(waiting);
             }
         }
         Ok(())
     }
 
-    fn give_up_message(&self, id: InboxId, now: Millis) -> Result<()> {
-        self.apply(&[Write::SettleInbox { inbox: vec![id], outcome: Outcome::Dead, at: now }], now)
+    fn dead_letter_message(&self, id: InboxId, now: Millis) -> Result<()> {
+        self.apply(&[Write::SettleInbox { inbox: vec![id], outcome: MessageOutcome::Dead, at: now }], now)
     }
 
-    /// Whether a message may have been answered before the damage or the restore: it was sent before, and is not known.
-    pub fn is_unsure(&self, inbound: &Inbound) -> Result<bool> {
+    /// Whether an unknown message was sent before the damage or the restore.
+    pub fn may_have_been_answered(&self, inbound: &Inbound) -> Result<bool> {
         let (Some(before), Some(sent), false) = (self.unknown_before()?, inbound.sent_at, inbound.internal)
         else {
             return Ok(false);
@@ -160,10 +161,15 @@ impl Tx<'_> {
         Ok(sent < before && !known.exists([inbound.source.platform.as_str(), &inbound.dedup])?)
     }
 
-    /// Remembers such a message and gives it up, so that it is reported once.
-    pub fn accept_unsure(&self, inbound: &Inbound, key: &SessionKey, now: Millis) -> Result<InboxId> {
+    /// Accepts and dead-letters such a message, so that it is reported once.
+    pub fn accept_possibly_answered(
+        &self,
+        inbound: &Inbound,
+        key: &SessionKey,
+        now: Millis,
+    ) -> Result<InboxId> {
         let id = self.accept(inbound, key, now)?.id();
-        self.give_up_message(id, now)?;
+        self.dead_letter_message(id, now)?;
         Ok(id)
     }
 }

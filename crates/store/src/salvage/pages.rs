@@ -1,12 +1,12 @@
-//! Pages of a database file with its write-ahead log on top, read without SQLite.
+//! Pages of a database file overlaid with its write-ahead log, read without SQLite.
 //!
-//! The log's frames carry a running checksum. SQLite ignores everything behind the first frame that fails. Here every
-//! frame is judged on its own, against the checksum stored in the frame before it, so one damaged frame costs one page.
+//! The frames of the log carry a running checksum, and SQLite ignores everything after the first bad frame. Here each
+//! frame is verified on its own, against the checksum stored in its predecessor, so that a damaged frame costs one page.
 //!
-//! A commit that failed and a transaction that was rolled back leave frames behind the last commit, which the next
-//! commits overwrite in part. Those frames look like damaged ones. The wal-index (`-shm`) tells them apart: it names the
-//! last frame that was committed.
-//! <https://www.sqlite.org/fileformat2.html> describes both files.
+//! A failed commit or a rollback leaves frames after the last commit, which later commits partly overwrite. They look
+//! like damaged frames. The wal-index (`-shm`) distinguishes them: it names the last committed frame.
+//!
+//! File formats: <https://www.sqlite.org/fileformat2.html>
 
 use std::collections::HashMap;
 use std::fs::File;
@@ -14,35 +14,33 @@ use std::io::{self, ErrorKind, Read};
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 
-use crate::salvage::files::{LOG, SHARED, beside, open_if_there};
+use crate::salvage::files::{LOG, SHARED, open_if_there, with_suffix};
 
 pub(crate) const MAGIC: &[u8; 16] = b"SQLite format 3\0";
 pub(crate) const DEFAULT_PAGE: usize = 4096;
 const LOG_HEADER: usize = 32;
 const FRAME_HEADER: usize = 24;
-/// The wal-index begins with two copies of this many bytes.
+/// The wal-index begins with two copies of a header of this size.
 const INDEX_HEADER: usize = 48;
-/// A log is a few megabytes; a longer one is read only so far.
-const LONGEST_LOG: u64 = 1 << 30;
+/// A longer log is read only up to here.
+const MAX_WAL_BYTES: u64 = 1 << 30;
 
-/// A damaged write-ahead log.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct LogDamage {
-    /// Frames whose checksum is wrong.
+    /// Frames with a bad checksum.
     pub(crate) frames: usize,
-    /// Commits behind the first of them, which SQLite would drop.
+    /// Commits after the first bad frame, which SQLite would drop.
     pub(crate) commits: usize,
 }
 
-/// The newest readable version of every page.
+/// Newest readable version of every page.
 #[derive(Debug)]
 pub(crate) struct Pages {
     file: Option<File>,
     size: usize,
     count: u32,
-    /// From the log.
     newer: HashMap<u32, Vec<u8>>,
-    /// Pages whose newest version is damaged in the log: an older one is read instead.
+    /// Pages whose newest version in the log is damaged, so that an older one is read.
     stale: Vec<u32>,
     log: Option<LogDamage>,
 }
@@ -51,8 +49,8 @@ impl Pages {
     pub(crate) fn open(path: &Path) -> io::Result<Self> {
         let file = open_if_there(path)?;
         let mut log = Vec::new();
-        if let Some(file) = open_if_there(&beside(path, LOG))? {
-            file.take(LONGEST_LOG).read_to_end(&mut log)?;
+        if let Some(file) = open_if_there(&with_suffix(path, LOG))? {
+            file.take(MAX_WAL_BYTES).read_to_end(&mut log)?;
         }
         let length = file.as_ref().map_or(Ok(0), |file| file.metadata().map(|meta| meta.len()))?;
         let mut head = [0; 18];
@@ -62,13 +60,13 @@ impl Pages {
             .flatten()
             .or_else(|| word(&log, 8).and_then(page_size))
             .unwrap_or(DEFAULT_PAGE);
-        let read = Log::read(&log, size, committed_frames(path, &log)?);
+        let read = WalFrames::read(&log, size, committed_frames(path, &log)?);
         let stored = u32::try_from(length.div_ceil(size as u64)).unwrap_or(u32::MAX);
         let count = stored.max(read.newer.keys().copied().max().unwrap_or(0));
         Ok(Self { file, size, count, newer: read.newer, stale: read.stale, log: read.damage })
     }
 
-    /// `None`: there is no such page, or the file ends within it.
+    /// `None`: no such page, or the file ends within it.
     pub(crate) fn page(&self, number: u32) -> Option<Vec<u8>> {
         if number == 0 || number > self.count {
             return None;
@@ -82,12 +80,12 @@ impl Pages {
         Some(page)
     }
 
-    /// The entry of a page in the pointer map: its kind, and the page that refers to it. `None`: the file has no such map.
+    /// Pointer-map entry of a page: its kind and its parent. `None`: the file has no pointer map.
     pub(crate) fn owner(&self, number: u32) -> Option<(u8, u32)> {
         if word(&self.page(1)?, 52)? == 0 {
             return None;
         }
-        // A page of the map describes the pages that follow it.
+        // A map page describes the pages that follow it.
         let entries = u32::try_from(self.size / 5).ok()?;
         let place = number.checked_sub(2)? % (entries + 1);
         let map = self.page(number - place)?;
@@ -126,23 +124,22 @@ fn word(bytes: &[u8], at: usize) -> Option<u32> {
 }
 
 #[derive(Debug, Default)]
-struct Log {
+struct WalFrames {
     newer: HashMap<u32, Vec<u8>>,
     stale: Vec<u32>,
     damage: Option<LogDamage>,
 }
 
-/// One frame of the current generation.
-struct Frame<'a> {
+/// A frame of the current log generation.
+struct WalFrame<'a> {
     page: u32,
-    /// The last one of its transaction.
     commits: bool,
     sound: bool,
     data: &'a [u8],
 }
 
-impl Log {
-    /// `committed`: frames up to the last commit, if the wal-index is of this log.
+impl WalFrames {
+    /// `committed`: frames up to the last commit, if the wal-index belongs to this log.
     fn read(bytes: &[u8], size: usize, committed: Option<usize>) -> Self {
         let Some(header) = bytes.get(..LOG_HEADER) else { return Self::default() };
         let order = if word(header, 0) == Some(0x377f_0683) { Order::Big } else { Order::Little };
@@ -151,11 +148,11 @@ impl Log {
             && word(header, 8).and_then(page_size) == Some(size)
             && order.sum((0, 0), &header[..24]) == stored(header, 24);
         let frames = frames(bytes, size, order, sound_header);
-        let bad = |frame: &Frame<'_>| !frame.sound;
+        let bad = |frame: &WalFrame<'_>| !frame.sound;
         let first_bad = if sound_header { frames.iter().position(bad) } else { Some(0) };
         let lost = first_bad.map_or(0, |at| commits(&frames[at..]));
         let never_committed = first_bad.is_some() && first_bad == committed && sound_header;
-        // A power cut leaves at most one transaction half written; it was never acknowledged.
+        // A power failure leaves at most one partial transaction, which was never acknowledged.
         let damaged = !never_committed && (lost >= 2 || (!sound_header && lost >= 1));
         let end = match (damaged, first_bad) {
             (true, _) | (false, None) => frames.len(),
@@ -168,12 +165,12 @@ impl Log {
         }
         let last = frames[..end].iter().rposition(|frame| frame.sound && frame.commits);
         for frame in frames.into_iter().take(last.map_or(0, |last| last + 1)) {
-            read.put(&frame);
+            read.insert(&frame);
         }
         read
     }
 
-    fn put(&mut self, frame: &Frame<'_>) {
+    fn insert(&mut self, frame: &WalFrame<'_>) {
         self.stale.retain(|page| *page != frame.page);
         if frame.sound {
             self.newer.insert(frame.page, frame.data.to_vec());
@@ -183,12 +180,12 @@ impl Log {
     }
 }
 
-fn commits(frames: &[Frame<'_>]) -> usize {
+fn commits(frames: &[WalFrame<'_>]) -> usize {
     frames.iter().filter(|frame| frame.sound && frame.commits).count()
 }
 
-/// The frames of the current generation: older ones behind them carry other salts.
-fn frames(bytes: &[u8], size: usize, order: Order, sound_header: bool) -> Vec<Frame<'_>> {
+/// Frames of the current generation; older frames have other salts.
+fn frames(bytes: &[u8], size: usize, order: Order, sound_header: bool) -> Vec<WalFrame<'_>> {
     let whole: Vec<&[u8]> = bytes[LOG_HEADER..].chunks_exact(FRAME_HEADER + size).collect();
     let salts = |frame: &&[u8]| stored(frame, 8);
     let Some(first) = whole.first().map(salts) else { return Vec::new() };
@@ -201,17 +198,18 @@ fn frames(bytes: &[u8], size: usize, order: Order, sound_header: bool) -> Vec<Fr
         let sum = order.sum(order.sum(before, &head[..8]), data);
         let sound = salts(frame) == salt && sum == stored(head, 16);
         before = stored(head, 16);
-        let (page, after) = (word(head, 0).unwrap_or(0), word(head, 4).unwrap_or(0));
-        frames.push(Frame { page, commits: after > 0, sound, data });
+        let page = word(head, 0).unwrap_or(0);
+        let after = word(head, 4).unwrap_or(0);
+        frames.push(WalFrame { page, commits: after > 0, sound, data });
     }
     frames
 }
 
-/// Frames up to the last commit, as the wal-index has it. It is not synced: after a power cut it may be older than the
-/// log, or absent.
+/// Frames up to the last commit, according to the wal-index. It is not synced, so after a power failure it may be missing
+/// or older than the log.
 fn committed_frames(path: &Path, log: &[u8]) -> io::Result<Option<usize>> {
     let mut header = [0; 2 * INDEX_HEADER];
-    let Some(file) = open_if_there(&beside(path, SHARED))? else { return Ok(None) };
+    let Some(file) = open_if_there(&with_suffix(path, SHARED))? else { return Ok(None) };
     match file.read_exact_at(&mut header, 0) {
         Ok(()) => {}
         Err(error) if error.kind() == ErrorKind::UnexpectedEof => return Ok(None),
@@ -227,7 +225,6 @@ fn stored(bytes: &[u8], at: usize) -> (u32, u32) {
     (word(bytes, at).unwrap_or(0), word(bytes, at + 4).unwrap_or(0))
 }
 
-/// Byte order of the checksums.
 #[derive(Debug, Clone, Copy)]
 enum Order {
     Big,

@@ -1,58 +1,53 @@
-//! Report of a salvage: damage found and rows lost.
+//! Report of a salvage: the damage found and the rows lost.
 
 use std::fmt::Write;
 
 use petasos_core::Millis;
 use serde::{Deserialize, Serialize};
 
-/// Ranges of one table that are kept in the database; the report file has all of them.
-const KEPT: usize = 20;
+/// Ranges per table stored in the database; the report file lists all of them.
+const MAX_RANGES: usize = 20;
 
-/// Tables whose rows say which messages were taken and answered.
-const KNOWLEDGE: [&str; 5] = ["inbox", "seen", "signatures", "cursors", "turns"];
+/// Tables that record which messages were accepted and answered.
+const DEDUPE_TABLES: [&str; 5] = ["inbox", "seen", "signatures", "cursors", "turns"];
 
-/// A salvaged database.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Salvage {
     pub at: Millis,
-    /// Damage that was found.
     pub why: String,
-    /// The damaged database, with its log beside it.
+    /// Path of the damaged database; its log is beside it.
     pub moved_to: String,
-    /// The report file.
     pub report: String,
-    /// Rows in the new database.
     pub rows: u64,
-    pub losses: Vec<Loss>,
-    /// Commits that the damaged write-ahead log did not give back completely.
+    pub losses: Vec<TableLoss>,
+    /// Commits in the damaged log that may be incomplete.
     pub log_commits: usize,
-    /// Which messages were accepted and answered before this moment is not known completely.
+    /// Time before which the record of accepted and answered messages is incomplete.
     pub unknown_before: Option<Millis>,
 }
 
-/// Ranges of one table that could not be read.
+/// Unreadable ranges of one table.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Loss {
+pub struct TableLoss {
     pub table: String,
-    pub ranges: Vec<Range>,
-    /// Ranges beyond those listed here.
+    pub ranges: Vec<LostRange>,
     #[serde(default)]
     pub more: usize,
 }
 
-/// Row ids, both ends included. `None`: from the first, to the last.
+/// Inclusive row ids. `None`: unbounded.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Range {
+pub struct LostRange {
     pub from: Option<i64>,
     pub to: Option<i64>,
-    /// In a table without row ids.
+    /// Key in a table without row ids.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub key: Option<String>,
     pub why: String,
 }
 
-impl Range {
-    fn words(&self) -> String {
+impl LostRange {
+    fn description(&self) -> String {
         let ends = match (&self.key, self.from, self.to) {
             (Some(key), ..) => format!("row {key}"),
             (None, None, None) => "rows in any place".into(),
@@ -65,41 +60,40 @@ impl Range {
     }
 }
 
-impl Loss {
+impl TableLoss {
     /// `inbox: row 3; rows 7 to 9`.
-    pub fn words(&self) -> String {
-        let ranges: Vec<_> = self.ranges.iter().map(Range::words).collect();
+    pub fn description(&self) -> String {
+        let ranges: Vec<_> = self.ranges.iter().map(LostRange::description).collect();
         let more = if self.more > 0 { format!("; and {} more", self.more) } else { String::new() };
         format!("{}: {}{more}", self.table, ranges.join("; "))
     }
 }
 
 impl Salvage {
-    /// Whether something is lost that decides if a message runs again.
-    pub(super) fn lost_knowledge(&self) -> bool {
-        self.log_commits > 0 || self.losses.iter().any(|loss| KNOWLEDGE.contains(&loss.table.as_str()))
+    /// Whether rows are lost that prevent a message from running twice.
+    pub(super) fn lost_dedupe_state(&self) -> bool {
+        self.log_commits > 0 || self.losses.iter().any(|loss| DEDUPE_TABLES.contains(&loss.table.as_str()))
     }
 
     pub fn lost_cursors(&self) -> bool {
         self.log_commits > 0 || self.losses.iter().any(|loss| loss.table == "cursors")
     }
 
-    /// Small enough for a row of the new database.
+    /// Limits the ranges, to fit a row of the new database.
     pub(super) fn shortened(&self) -> Self {
         let mut short = self.clone();
         for loss in &mut short.losses {
-            loss.more += loss.ranges.len().saturating_sub(KEPT);
-            loss.ranges.truncate(KEPT);
+            loss.more += loss.ranges.len().saturating_sub(MAX_RANGES);
+            loss.ranges.truncate(MAX_RANGES);
         }
         short
     }
 
-    /// The report file.
     pub fn text(&self) -> String {
         let mut text = String::new();
-        let mut line = |words: String| {
+        let mut line = |description: String| {
             // Writing to a string cannot fail.
-            let _ = writeln!(text, "{words}");
+            let _ = writeln!(text, "{description}");
         };
         line("Petasos found its database damaged and moved what could be read into a new one.".into());
         line(format!("found:    {}", self.why));
@@ -113,7 +107,7 @@ impl Salvage {
         }
         for loss in &self.losses {
             for range in &loss.ranges {
-                line(format!("lost:     {}: {}", loss.table, range.words()));
+                line(format!("lost:     {}: {}", loss.table, range.description()));
             }
         }
         if self.unknown_before.is_some() {

@@ -1,14 +1,13 @@
 -- Schema 1. Times are milliseconds since the Unix epoch. JSON columns hold types of petasos-core.
--- Every change goes through one writer thread in synced transactions, so "a crash leaves" below means:
--- between two commits.
+-- One writer thread makes every change in a synced transaction. "A crash leaves" means: between two commits.
 --
--- SQLite uses a partial index only where a query repeats the index's condition word for word; hence
--- conditions such as `state <> 'done' AND state = 'due'` in the queries.
+-- SQLite uses a partial index only if the query repeats the condition of the index literally, hence conditions such as
+-- `state <> 'done' AND state = 'due'` in the queries.
 
--- inbox: what was accepted and not yet forgotten.
+-- inbox: accepted messages.
 -- Written by: ingest (accept), a turn's decisions (claim, settle), retention (settled rows only).
--- A crash leaves: 'queued' rows, which are run at boot; 'claimed' rows, whose turn is open in `turns`.
--- AUTOINCREMENT: an id is never used twice, so neither is a turn's.
+-- A crash leaves: 'queued' rows, which run after boot; 'claimed' rows, whose turn is open in `turns`.
+-- AUTOINCREMENT: ids are never reused, and so neither are turn ids.
 CREATE TABLE inbox (
     id          INTEGER PRIMARY KEY AUTOINCREMENT,
     session_key TEXT    NOT NULL,
@@ -25,9 +24,9 @@ CREATE INDEX inbox_session ON inbox (session_key, id);
 CREATE INDEX inbox_open ON inbox (session_key, id) WHERE state <> 'settled';
 CREATE INDEX inbox_settled ON inbox (settled_at) WHERE state = 'settled';
 
--- seen: identities of accepted messages, and of messages that were owed on somebody's word; outlives their rows.
+-- seen: identities of accepted messages, and of messages enqueued on request; they outlive their rows.
 -- Written by: ingest, in the transaction of the inbox or outbox row; retention.
--- A crash leaves: nothing half-done; a message offered again finds its row here.
+-- A crash leaves: nothing partial; a repeated message finds its row.
 CREATE TABLE seen (
     platform TEXT    NOT NULL,
     dedup    TEXT    NOT NULL,
@@ -39,17 +38,17 @@ CREATE TABLE seen (
 ) STRICT, WITHOUT ROWID;
 CREATE INDEX seen_age ON seen (at);
 
--- cursors: how far a link has read its platform.
+-- cursors: read position of each link.
 -- Written by: ingest, in the transaction of the messages up to that point.
--- A crash leaves: a cursor never ahead of its messages.
+-- A crash leaves: a cursor that is not ahead of its messages.
 CREATE TABLE cursors (
     link  TEXT PRIMARY KEY,
     value TEXT NOT NULL
 ) STRICT, WITHOUT ROWID;
 
--- unreadable: what a platform told us and no adapter could read, as it came; the newest thousand.
--- Written by: ingest, in the transaction of its neighbours and the cursor; retention.
--- A crash leaves: nothing half-done; what is told again and has an id is found here.
+-- unreadable: raw platform events that no adapter could parse; the newest thousand.
+-- Written by: ingest, in the transaction of its batch and the cursor; retention.
+-- A crash leaves: nothing partial; a repeated event with an id finds its row.
 CREATE TABLE unreadable (
     id    INTEGER PRIMARY KEY AUTOINCREMENT,
     link  TEXT    NOT NULL,
@@ -62,9 +61,9 @@ CREATE TABLE unreadable (
 CREATE UNIQUE INDEX unreadable_event ON unreadable (link, event) WHERE event IS NOT NULL;
 CREATE INDEX unreadable_age ON unreadable (at);
 
--- turns: the journal. The state is what recovery starts from.
+-- turns: the journal. Recovery starts from the stored state.
 -- Written by: a session's decisions. The id is the number of the inbox row that started the turn.
--- A crash leaves: open rows (ended_at IS NULL), which boot recovers; at most one per session.
+-- A crash leaves: open rows (ended_at IS NULL), at most one per session, which boot recovers.
 CREATE TABLE turns (
     id          INTEGER PRIMARY KEY,
     session_key TEXT    NOT NULL,
@@ -78,10 +77,10 @@ CREATE TABLE turns (
 CREATE UNIQUE INDEX turns_open ON turns (session_key) WHERE ended_at IS NULL;
 CREATE INDEX turns_ended ON turns (ended_at) WHERE ended_at IS NOT NULL;
 
--- outbox: what we owe to a chat.
--- Written by: a turn's decisions (owe, preview), deliver (sending, sent, postponed, buried), a person
+-- outbox: messages to deliver.
+-- Written by: a turn's decisions (enqueue, preview), delivery (sending, sent, postponed, dead-lettered), the operator
 -- (retry, drop), retention (done rows; dead ones after a month).
--- A crash leaves: 'sending' rows, whose part has an unknown outcome (see outbox::recover); 'due' rows,
+-- A crash leaves: 'sending' rows, whose part has an unknown outcome (see the table in outbox/mod.rs); 'due' rows,
 -- which are sent; 'streaming' rows, which wait for their turn.
 CREATE TABLE outbox (
     id          INTEGER PRIMARY KEY AUTOINCREMENT,
@@ -116,9 +115,9 @@ CREATE INDEX outbox_open ON outbox (state, id) WHERE state <> 'done';
 CREATE INDEX outbox_amends ON outbox (amends) WHERE amends IS NOT NULL;
 CREATE INDEX outbox_done ON outbox (ended_at) WHERE state = 'done';
 
--- topics: topics that were asked for by name, and the ids under which the platform made them.
--- Written by: deliver, before anything is sent there; taken out when the platform says that one is gone.
--- A crash leaves: at worst a topic at the platform that is not in here; the next message makes another.
+-- topics: platform topics created by name, and their ids.
+-- Written by: delivery, before the first message to the topic; deleted when the platform reports that it is gone.
+-- A crash leaves: at worst an unrecorded topic at the platform; the next message creates another.
 CREATE TABLE topics (
     platform TEXT    NOT NULL,
     chat     TEXT    NOT NULL,
@@ -128,10 +127,10 @@ CREATE TABLE topics (
     PRIMARY KEY (platform, chat, name)
 ) STRICT, WITHOUT ROWID;
 
--- dead_chats: chats that refused us; nothing is sent there but a probe a day.
--- Written by: deliver (marked with the item that was refused, probed, cleared by what arrived), ingest (cleared by a
--- message from there), a person (cleared by a retry).
--- A crash leaves: the mark as last committed; the worst is one more refusal.
+-- dead_chats: chats that refuse our messages; only one probe a day is sent there.
+-- Written by: delivery (marked with the refused item, probed, cleared by a delivery), ingest (cleared by a message from
+-- the chat), the operator (cleared by a retry).
+-- A crash leaves: the mark as last committed; at worst one more refusal.
 CREATE TABLE dead_chats (
     platform  TEXT    NOT NULL,
     chat      TEXT    NOT NULL,
@@ -141,9 +140,9 @@ CREATE TABLE dead_chats (
     PRIMARY KEY (platform, chat)
 ) STRICT, WITHOUT ROWID;
 
--- routing: which transcript a conversation uses now, with its flags (session::Entry as JSON).
+-- routing: the session that each session key is bound to, with flags (session::Entry as JSON).
 -- Written by: the session's task, boot recovery, shutdown marks, import.
--- A crash leaves: the entry as last committed; a resume mark is in it before a turn is interrupted.
+-- A crash leaves: the entry as last committed; a stop writes the resume mark before it interrupts a turn.
 CREATE TABLE routing (
     session_key TEXT PRIMARY KEY,
     session     TEXT    NOT NULL,
@@ -152,9 +151,9 @@ CREATE TABLE routing (
 ) STRICT, WITHOUT ROWID;
 CREATE INDEX routing_age ON routing (updated_at);
 
--- sessions: one row per transcript.
--- Written by: the same as routing, and by every appended message (counters).
--- A crash leaves: a live row (ended_at IS NULL) for every transcript in use.
+-- sessions: one row per session, with counters.
+-- Written by: the writers of routing, and every appended message.
+-- A crash leaves: an open row (ended_at IS NULL) for every session in use.
 CREATE TABLE sessions (
     id             TEXT PRIMARY KEY,
     session_key    TEXT    NOT NULL,
@@ -183,7 +182,7 @@ CREATE INDEX sessions_key ON sessions (session_key, last_at);
 CREATE INDEX sessions_last ON sessions (last_at);
 CREATE INDEX sessions_parent ON sessions (parent) WHERE parent IS NOT NULL;
 
--- failures: how often in a row a session was interrupted by a stop or a crash.
+-- failures: consecutive interruptions of a session by a stop or a crash.
 -- Written by: shutdown and boot recovery (count), a successful turn (clear).
 -- A crash leaves: counts that are at most one too low.
 CREATE TABLE failures (
@@ -191,12 +190,12 @@ CREATE TABLE failures (
     count       INTEGER NOT NULL
 ) STRICT, WITHOUT ROWID;
 
--- messages: transcripts, never shortened. The state says what the model sees of a row: all of it ('active'), that
--- it was there ('emptied'), or nothing ('undone', 'compacted'). The id is the order, but for a summary, which stands
--- in the `place` of the last row it replaced.
+-- messages: transcripts, append-only. `state` is the visibility to the model: full ('active'), without the text
+-- ('emptied'), or hidden ('undone', 'compacted'). Rows are ordered by id, except that a summary takes the `place` of
+-- the last row that it replaces.
 -- Written by: a turn's decisions; /undo and /compress change states.
--- A crash leaves: whole steps; a tool call without a result is completed as unknown by the turn. Rows are compacted
--- in the transaction that brings their summary.
+-- A crash leaves: complete steps; the turn completes a tool call without a result as unknown. Rows are compacted in the
+-- transaction of their summary.
 CREATE TABLE messages (
     id                  INTEGER PRIMARY KEY AUTOINCREMENT,
     session             TEXT    NOT NULL,
@@ -215,11 +214,11 @@ CREATE TABLE messages (
     CHECK ((role = 'summary') = (place IS NOT NULL))
 ) STRICT;
 CREATE INDEX messages_session ON messages (session, id);
--- What a model sees: reading it must not cost what lies behind a summary.
+-- Rows visible to the model: reading them must not scan the rows that a summary replaced.
 CREATE INDEX messages_seen ON messages (session, coalesce(place, id))
     WHERE state IN ('active', 'emptied') AND role <> 'session_meta';
 
--- words: full-text index over what people and the model said; tool output and notices stay out.
+-- words: full-text index of user and assistant rows; tool output and notices are excluded.
 -- Written by: triggers only, so that it cannot drift from `messages`.
 CREATE VIRTUAL TABLE words USING fts5 (
     content, content = 'messages', content_rowid = 'id', tokenize = 'unicode61 remove_diacritics 2'
@@ -233,20 +232,20 @@ WHEN old.role IN ('user', 'assistant') AND old.content <> '' BEGIN
     INSERT INTO words (words, rowid, content) VALUES ('delete', old.id, old.content);
 END;
 
--- pairing: who asked to talk to us and who may (pairing::Book as JSON), per platform.
+-- pairing: pairing requests and approved users per platform, as JSON.
 -- Written by: ingest (requests), the operator (approve, revoke). Codes are stored salted and hashed.
--- A crash leaves: a code that was sent is stored; a stored code may not have been sent and expires.
+-- A crash leaves: every sent code stored; a stored code that was not sent expires.
 CREATE TABLE pairing (
     platform TEXT PRIMARY KEY,
     book     TEXT NOT NULL
 ) STRICT, WITHOUT ROWID;
 
--- completions: ended background work, addressed to a session.
--- Written by: whoever ran the work (insert, once per dispatch; consumed, if the session learned of it otherwise), the
--- hand-over (delivered, in the transaction that accepts it as a message of the inbox; undeliverable, with the reason, in
--- the transaction that tells the chat), the settling of that message (consumed).
--- A crash leaves: 'queued' rows, which are handed over; 'delivered' ones, whose message is in the inbox. Only
--- 'consumed' and 'undeliverable' ones are pruned.
+-- completions: ends of background work, addressed to a session.
+-- Written by: the producer (insert, once per dispatch; consumed, if the session learned the result another way), the
+-- dispatcher (delivered, in the transaction of the inbox row; undeliverable, with the reason, in the transaction of the
+-- notice to the chat), the settling of that inbox row (consumed).
+-- A crash leaves: 'queued' rows, which are delivered; 'delivered' rows, whose message is in the inbox. Only 'consumed' and
+-- 'undeliverable' rows are pruned.
 CREATE TABLE completions (
     id          INTEGER PRIMARY KEY AUTOINCREMENT,
     dispatch    TEXT    NOT NULL UNIQUE,
@@ -268,10 +267,10 @@ CREATE INDEX completions_open ON completions (session_key, id) WHERE state <> 'c
 CREATE INDEX completions_inbox ON completions (inbox) WHERE inbox IS NOT NULL;
 CREATE INDEX completions_done ON completions (consumed_at) WHERE state IN ('consumed', 'undeliverable');
 
--- processes: what runs in the background for a session.
--- Written by: the terminal (begun before anything is started, started, ended), retention (ended ones).
--- A crash leaves: rows without an end. The next start finds their processes, by number and birth or by command line,
--- and looks after them, or records how they ended.
+-- processes: background processes of a session.
+-- Written by: the terminal (recorded before the start, started, ended), retention (ended ones).
+-- A crash leaves: rows without an end. The next start finds their processes by pid and start marker or by command line,
+-- and monitors them or records their end.
 CREATE TABLE processes (
     id          TEXT PRIMARY KEY,
     session_key TEXT    NOT NULL,
@@ -292,10 +291,9 @@ CREATE TABLE processes (
 CREATE INDEX processes_open ON processes (session_key) WHERE ended_at IS NULL;
 CREATE INDEX processes_ended ON processes (ended_at) WHERE ended_at IS NOT NULL;
 
--- jobs: scheduled work (cron::Job as JSON). next_at is the first occurrence that nobody has dealt with; NULL: it rests or is
--- over.
--- Written by: whoever sets jobs (a tool, a person), the schedule (next_at), the delivery of a run (how it went).
--- A crash leaves: jobs that are due, which the next start finds; what was missed is decided then.
+-- jobs: scheduled jobs (cron::Job as JSON). next_at is the next unprocessed occurrence; NULL: paused or finished.
+-- Written by: tools and the operator, the scheduler (next_at), the reporting of a run (its result).
+-- A crash leaves: due jobs, for which the next start applies the policy for missed runs.
 CREATE TABLE jobs (
     id         TEXT PRIMARY KEY,
     job        TEXT    NOT NULL,
@@ -304,11 +302,11 @@ CREATE TABLE jobs (
 ) STRICT, WITHOUT ROWID;
 CREATE INDEX jobs_due ON jobs (next_at) WHERE next_at IS NOT NULL;
 
--- occurrences: one run of a job, with the job as it was then. One row per due time, so there is one run.
--- Written by: the schedule (accepted, in the transaction that makes it a message of the inbox and moves next_at), the
--- settling of that message (ran), the delivery (delivered, in the transaction that owes the answer), retention.
--- A crash leaves: 'accepted' rows, whose message is in the inbox; 'ran' rows, which are delivered.
--- inbox is NULL for one that was missed: somebody is told, and nothing runs.
+-- occurrences: runs of jobs, each with a copy of the job. One row per due time, so a due time runs once.
+-- Written by: the scheduler (accepted, in the transaction of the inbox row and next_at), the settling of that message
+-- (ran), the reporting (delivered, in the transaction that enqueues the result), retention.
+-- A crash leaves: 'accepted' rows, whose message is in the inbox; 'ran' rows, which are reported.
+-- `inbox` is NULL for a missed run, which is reported but does not run.
 CREATE TABLE occurrences (
     job      TEXT    NOT NULL,
     due      INTEGER NOT NULL,
@@ -326,7 +324,7 @@ CREATE INDEX occurrences_inbox ON occurrences (inbox) WHERE inbox IS NOT NULL;
 CREATE INDEX occurrences_ran ON occurrences (due) WHERE state = 'ran';
 CREATE INDEX occurrences_over ON occurrences (ended_at) WHERE state = 'delivered';
 
--- todos: the list a conversation keeps of what it has to do (JSON).
+-- todos: todo list of a session (JSON).
 -- Written by: its tool. A crash leaves: the list as last committed.
 CREATE TABLE todos (
     session TEXT PRIMARY KEY,
@@ -334,10 +332,10 @@ CREATE TABLE todos (
     at      INTEGER NOT NULL
 ) STRICT, WITHOUT ROWID;
 
--- delegations: work that a turn gave to subagents and did not wait for.
--- Written by: the gateway's delegation (begun with the messages of its children, ended with the completion it owes),
--- boot, retention (ended ones).
--- A crash leaves: rows without an end. Boot ends them as unknown, and their session is told once.
+-- delegations: asynchronous work of subagents.
+-- Written by: the gateway's delegation (begun with the messages of its subagents, ended with its completion), boot,
+-- retention (ended ones).
+-- A crash leaves: rows without an end. Boot ends them as unknown and notifies their session once.
 CREATE TABLE delegations (
     id          TEXT PRIMARY KEY,
     session_key TEXT    NOT NULL,
@@ -353,11 +351,11 @@ CREATE TABLE delegations (
 CREATE INDEX delegations_open ON delegations (started_at) WHERE ended_at IS NULL;
 CREATE INDEX delegations_ended ON delegations (ended_at) WHERE ended_at IS NOT NULL;
 
--- questions: what people were asked while a turn waited for them, and how that ended (JSON of whoever asked).
--- Written by: the gateway's questions (asked with the message that shows it, ended once, in the transaction that says so
--- in the chat), boot, retention (ended ones).
--- A crash leaves: rows without an end. Nobody waits behind them any more: boot ends them as lost, and their call, which
--- waited for the answer, was certainly not run.
+-- questions: approval requests and clarifying questions for which a turn waits, and their ends (JSON of the gateway).
+-- Written by: the gateway's questions (asked with the message that shows it, ended once, in the transaction of the notice
+-- to the chat), boot, retention (ended ones).
+-- A crash leaves: rows without an end. Their turn no longer waits: boot ends them as lost. The tool call that waited was
+-- certainly not run.
 CREATE TABLE questions (
     number      INTEGER PRIMARY KEY AUTOINCREMENT,
     id          TEXT    NOT NULL UNIQUE,
@@ -381,9 +379,9 @@ CREATE INDEX questions_open ON questions (session_key, number) WHERE ended_at IS
 CREATE INDEX questions_turn ON questions (turn);
 CREATE INDEX questions_ended ON questions (ended_at) WHERE ended_at IS NOT NULL;
 
--- approved: kinds of commands that run unasked: in one transcript, or everywhere (scope '').
--- Written by: the gateway's questions, in the transaction that ends the question; a person; retention (transcripts).
--- A crash leaves: what was promised before the command ran.
+-- approved: command categories that need no approval, in one session or everywhere (scope '').
+-- Written by: the gateway's questions, in the transaction that ends the question; the operator; retention (sessions).
+-- A crash leaves: the approval, committed before the command ran.
 CREATE TABLE approved (
     scope    TEXT    NOT NULL,
     category TEXT    NOT NULL,
@@ -391,11 +389,11 @@ CREATE TABLE approved (
     PRIMARY KEY (scope, category)
 ) STRICT, WITHOUT ROWID;
 
--- runs: what programs asked for over HTTP. A run is an accepted message with a name; what it does is in its turn, what
--- it says is in its transcript between `after_row` and `last_row`. Its events are read off these rows, never stored.
--- Written by: whoever accepts it, in the transaction of its inbox row (insert); the turn's decisions (claimed, moved,
--- ended); its owner (hidden); retention (ended ones).
--- A crash leaves: rows without an end, whose message waits or whose turn is open: they go on like any other.
+-- runs: API runs. A run is an accepted message with a run id. Its state is in its turn, its output in the transcript
+-- between `after_row` and `last_row`; its events are derived from these rows.
+-- Written by: the API, in the transaction of the inbox row (insert); the turn's decisions (claimed, moved, ended); the
+-- client (hidden); retention (ended ones).
+-- A crash leaves: rows without an end, whose message waits or whose turn is open: they continue like any other.
 CREATE TABLE runs (
     id          TEXT PRIMARY KEY,
     inbox       INTEGER NOT NULL UNIQUE,
@@ -418,9 +416,9 @@ CREATE TABLE runs (
 CREATE INDEX runs_session ON runs (session, inbox);
 CREATE INDEX runs_ended ON runs (ended_at) WHERE ended_at IS NOT NULL;
 
--- repeats: what a client called a request, so that the same one again is the same run. A day long.
--- Written by: whoever accepts a run, in its transaction; retention.
--- A crash leaves: a name only together with its run.
+-- repeats: idempotency keys of API requests and their runs, kept for a day.
+-- Written by: the API, in the transaction of the run; retention.
+-- A crash leaves: a key only together with its run.
 CREATE TABLE repeats (
     owner       TEXT    NOT NULL,
     name        TEXT    NOT NULL,
@@ -432,7 +430,7 @@ CREATE TABLE repeats (
 CREATE INDEX repeats_age ON repeats (at);
 
 -- logins, login_links: web cookies and one-time links. Only SHA-256 of a token is stored.
--- Written by: the web server. A crash leaves: a link either redeemed with its login, or still good.
+-- Written by: the web server. A crash leaves: a link that is either redeemed with its login, or still valid.
 CREATE TABLE logins (
     token_hash BLOB PRIMARY KEY,
     label      TEXT    NOT NULL,

@@ -1,7 +1,7 @@
--- Schema 2. Start-up, turns and periodic work read only what they need: every statement that runs by itself has an index.
+-- Schema 2. Indexes for every statement of start-up, turns and periodic work.
 
 -- routing: columns copied from the entry, written with it.
--- `platform`, `chat`: the origin. `pending`: an interrupted turn waits to be resumed. `finalized`: its expiry was handled.
+-- `platform`, `chat`: the origin. `pending`: an interrupted turn is to be resumed. `finalized`: the expiry was processed.
 ALTER TABLE routing ADD COLUMN platform TEXT;
 ALTER TABLE routing ADD COLUMN chat TEXT;
 ALTER TABLE routing ADD COLUMN pending INTEGER NOT NULL DEFAULT 0 CHECK (pending IN (0, 1));

@@ -1,8 +1,8 @@
--- rate_limits: waits that platforms imposed (HTTP 429, flood control). `scope` says which requests wait: all of the
--- platform, those of the chat `name`, or those of the method `name` that names no chat.
+-- rate_limits: penalties imposed by platforms (HTTP 429, flood control). `scope`: all requests to the platform, those to
+-- the chat `name`, or those of the method `name` without a chat.
 -- Written by: a lane whose send was refused, with the postponed item; the gateway's rate-limit task (insert, expiry);
--- boot (expiry, and waits that a clock set back would have made longer).
--- A crash leaves: every wait whose commit was done; the next process respects it.
+-- boot (expiry, and correction after a clock was set back).
+-- A crash leaves: every committed penalty; the next process respects it.
 CREATE TABLE rate_limits (
     platform TEXT    NOT NULL,
     scope    TEXT    NOT NULL CHECK (scope IN ('platform', 'chat', 'method')),

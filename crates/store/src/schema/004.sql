@@ -1,9 +1,9 @@
--- Schema 4. Conversations leave the database when they are old.
+-- Schema 4. Old sessions are archived.
 
--- archives: conversations that were archived, or are being deleted.
--- Written by: retention, in the transaction that takes the session out, after the archive file was synced and verified
--- (`removing`); when the last message row is gone (not `removing`); a restore (deletes the row).
--- A crash leaves: `removing` rows, whose messages the next pass deletes. `file` is NULL for one that is only deleted.
+-- archives: archived sessions, and sessions being deleted.
+-- Written by: retention, in the transaction that deletes the session, after the archive file was synced and verified
+-- (`removing`), and after the last message row is deleted (not `removing`); a restore (deletes the row).
+-- A crash leaves: `removing` rows, whose messages the next pass deletes. `file` is NULL for a deletion without archive.
 CREATE TABLE archives (
     session     TEXT PRIMARY KEY,
     session_key TEXT    NOT NULL,

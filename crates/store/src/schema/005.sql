@@ -1,8 +1,8 @@
--- Schema 5. Signatures without a time are remembered without an end.
+-- Schema 5. Signatures without a timestamp are kept without a time limit.
 
--- signatures: fingerprints of accepted requests whose signature carries no time, so that only this table tells a replay.
--- Written by: the transaction that accepts the message or owes it; the periodic pruning, which keeps the newest 250,000.
--- A crash leaves: nothing; each row is committed with the message it belongs to.
+-- signatures: fingerprints of requests whose signature has no timestamp, so that only this table detects a replay.
+-- Written by: the transaction that accepts or enqueues the message; the periodic pruning, which keeps the newest 250,000.
+-- A crash leaves: nothing partial; each row is committed with its message.
 CREATE TABLE signatures (
     key    TEXT PRIMARY KEY,
     inbox  INTEGER,

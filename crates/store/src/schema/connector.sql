@@ -1,17 +1,17 @@
 -- Schema 1 of a connector's database (connector.db). Times are milliseconds since the Unix epoch.
--- Every change is a synced transaction; commands on the same machine write here too, between those of the connector.
+-- Every change is a synced transaction. Commands on the same machine also write to this database.
 
--- tenants: who agents belong to. Nothing of one is ever shown to another.
--- Written by: `connector tenant add`; `single_instance` makes one of its own.
+-- tenants: owners of instances, isolated from each other.
+-- Written by: `connector tenant add`; `single_instance` creates its own.
 CREATE TABLE tenants (
     id         TEXT    PRIMARY KEY,
     created_at INTEGER NOT NULL
 ) STRICT, WITHOUT ROWID;
 
--- instances: one agent each, whatever process runs it at the moment.
--- Written by: whoever adds a gateway; the instance's task (idle), in the transaction that precedes the grant;
--- a socket that says hello (epoch), before it is given anything.
--- A crash leaves: `idle` as it was last granted, and an epoch that no later socket has.
+-- instances: one agent each, independent of the process that runs it.
+-- Written by: the commands and requests that add a gateway; the instance's task (idle), in the transaction before the
+-- grant; a socket at its hello (epoch), before it receives anything.
+-- A crash leaves: `idle` as last granted, and an epoch that later sockets exceed.
 CREATE TABLE instances (
     id         TEXT    PRIMARY KEY,
     tenant     TEXT    NOT NULL REFERENCES tenants (id),
@@ -22,8 +22,8 @@ CREATE TABLE instances (
     created_at INTEGER NOT NULL
 ) STRICT, WITHOUT ROWID;
 
--- gateways: what a gateway process proves itself with. Both secrets are good until the former one ends.
--- Secrets are kept as they are: signatures are checked with them.
+-- gateways: credentials of gateway processes. Both secrets are valid until the former one expires.
+-- Secrets are stored unhashed, because they verify signatures.
 -- Written by: commands, `/relay/provision`, `/relay/enroll`, `/manage/deprovision`.
 CREATE TABLE gateways (
     id           TEXT    PRIMARY KEY,
@@ -37,7 +37,7 @@ CREATE TABLE gateways (
 ) STRICT, WITHOUT ROWID;
 CREATE INDEX gateways_instance ON gateways (instance);
 
--- enrollments: one-time tokens, by their SHA-256. Used: who got in with it.
+-- enrollments: SHA-256 of one-time tokens. `used_by`: the gateway that redeemed it.
 CREATE TABLE enrollments (
     token_hash BLOB    PRIMARY KEY,
     tenant     TEXT    NOT NULL REFERENCES tenants (id),
@@ -45,17 +45,17 @@ CREATE TABLE enrollments (
     used_by    TEXT
 ) STRICT, WITHOUT ROWID;
 
--- identities: tokens with which a tenant's own installer provisions gateways, by their SHA-256.
+-- identities: SHA-256 of the tokens with which a tenant's installer provisions gateways.
 CREATE TABLE identities (
     token_hash BLOB    PRIMARY KEY,
     tenant     TEXT    NOT NULL REFERENCES tenants (id),
     created_at INTEGER NOT NULL
 ) STRICT, WITHOUT ROWID;
 
--- queue: what is owed to an instance, in the order of its arrival.
--- Written by: the instance's task alone: appended before the platform is told that we have it, deleted when the
--- gateway has acknowledged it.
--- A crash leaves: everything that was not acknowledged; it is sent again under the same id.
+-- queue: events to deliver to an instance, in order of arrival.
+-- Written by: the instance's task only: appended before the platform gets an acknowledgement, deleted when the gateway
+-- acknowledges.
+-- A crash leaves: every unacknowledged event; it is sent again under the same id.
 CREATE TABLE queue (
     number   INTEGER PRIMARY KEY AUTOINCREMENT,
     id       TEXT    NOT NULL UNIQUE,
@@ -69,8 +69,8 @@ CREATE TABLE queue (
 ) STRICT;
 CREATE INDEX queue_instance ON queue (instance, number);
 
--- dead: what was put aside instead of being delivered, for a person to look at.
--- Written by: the instance's task, in the transaction that takes it out of the queue; the oldest go.
+-- dead: dead letters, kept for the operator.
+-- Written by: the instance's task, in the transaction that removes the queue row; the oldest are deleted.
 CREATE TABLE dead (
     id       TEXT    PRIMARY KEY,
     instance TEXT    NOT NULL,
@@ -81,7 +81,7 @@ CREATE TABLE dead (
 ) STRICT, WITHOUT ROWID;
 CREATE INDEX dead_instance ON dead (instance, at);
 
--- seen: identities of events that were taken, by link. In the transaction of the event.
+-- seen: identities of processed events, by link. Written in the transaction of the event.
 CREATE TABLE seen (
     link  TEXT    NOT NULL,
     dedup TEXT    NOT NULL,
@@ -90,13 +90,13 @@ CREATE TABLE seen (
 ) STRICT, WITHOUT ROWID;
 CREATE INDEX seen_age ON seen (at);
 
--- cursors: how far each link has heard. Moves behind the events; what comes twice is in `seen`.
+-- cursors: read position of each link. Updated after the events; repeated events are found in `seen`.
 CREATE TABLE cursors (
     link  TEXT PRIMARY KEY,
     value TEXT NOT NULL
 ) STRICT, WITHOUT ROWID;
 
--- unreadable: what a platform told us and no adapter could read, as it came; the newest thousand.
+-- unreadable: raw platform events that no adapter could parse; the newest thousand.
 CREATE TABLE unreadable (
     id    INTEGER PRIMARY KEY AUTOINCREMENT,
     link  TEXT    NOT NULL,
@@ -108,8 +108,8 @@ CREATE TABLE unreadable (
 ) STRICT;
 CREATE UNIQUE INDEX unreadable_event ON unreadable (link, event) WHERE event IS NOT NULL;
 
--- authors: whose messages go to which instance. Written by: commands, `/manage/*`, `/link CODE` in a direct message.
--- `direct`: another instance of the same tenant that gets their direct messages.
+-- authors: routes authors to instances. Written by: commands, `/manage/*`, `/link CODE` in a direct message.
+-- `direct`: another instance of the same tenant that receives their direct messages.
 CREATE TABLE authors (
     platform TEXT NOT NULL,
     user_id  TEXT NOT NULL,
@@ -118,7 +118,7 @@ CREATE TABLE authors (
     PRIMARY KEY (platform, user_id)
 ) STRICT, WITHOUT ROWID;
 
--- principals: who is let through to an instance in its scopes whatever its policy says, and who is not.
+-- principals: users allowed or denied in the scopes of an instance, regardless of its policy.
 CREATE TABLE principals (
     instance TEXT    NOT NULL REFERENCES instances (id),
     platform TEXT    NOT NULL,
@@ -127,7 +127,7 @@ CREATE TABLE principals (
     PRIMARY KEY (instance, platform, user_id)
 ) STRICT, WITHOUT ROWID;
 
--- scopes: guilds, workspaces and groups in which everyone speaks to one instance.
+-- scopes: guilds, workspaces and groups whose messages all go to one instance.
 CREATE TABLE scopes (
     platform TEXT NOT NULL,
     scope_id TEXT NOT NULL,
@@ -135,14 +135,14 @@ CREATE TABLE scopes (
     PRIMARY KEY (platform, scope_id)
 ) STRICT, WITHOUT ROWID;
 
--- links: codes that bind whoever sends one to an instance, by their SHA-256. Deleted when used.
+-- links: SHA-256 of codes that bind their sender to an instance. Deleted when used.
 CREATE TABLE links (
     code_hash  BLOB    PRIMARY KEY,
     instance   TEXT    NOT NULL REFERENCES instances (id),
     expires_at INTEGER NOT NULL
 ) STRICT, WITHOUT ROWID;
 
--- policies: what an instance wants to hear in chats with others, as its gateway last said.
+-- policies: which messages an instance receives in shared chats, as last reported by its gateway.
 CREATE TABLE policies (
     instance        TEXT    NOT NULL REFERENCES instances (id),
     platform        TEXT    NOT NULL,
@@ -152,7 +152,7 @@ CREATE TABLE policies (
     PRIMARY KEY (instance, platform)
 ) STRICT, WITHOUT ROWID;
 
--- chats: where an instance was spoken to, and so may speak, and under which session key.
+-- chats: chats from which an instance received a message, and to which it may therefore write, by session key.
 -- Written by: the instance's task, in the transaction of the event.
 CREATE TABLE chats (
     instance    TEXT    NOT NULL REFERENCES instances (id),
@@ -168,10 +168,10 @@ CREATE TABLE chats (
 ) STRICT, WITHOUT ROWID;
 CREATE INDEX chats_session ON chats (session_key);
 
--- vault: permissions of platforms, such as the address that answers a command for its author's eyes only. They never
--- leave the connector: a gateway knows the id of one of its own, or its session and kind.
--- Written by: the intake, before the event that it came with is kept.
--- A crash leaves: at worst one whose event comes again, under another id; both go when they expire.
+-- vault: platform permissions, such as the address of an ephemeral reply to a command. They never leave the connector: a
+-- gateway refers to its own by id, or by session and kind.
+-- Written by: the intake, before its event is stored.
+-- A crash leaves: at worst a duplicate of a repeated event; both expire.
 CREATE TABLE vault (
     id          TEXT    PRIMARY KEY,
     instance    TEXT    NOT NULL REFERENCES instances (id),
@@ -185,10 +185,10 @@ CREATE TABLE vault (
 CREATE INDEX vault_session ON vault (session_key, kind, expires_at);
 CREATE INDEX vault_age ON vault (expires_at);
 
--- requests: what gateways asked for and must not happen twice.
--- Written by: the socket's task: before the platform is asked (no answer), and with its answer.
--- `message`: what came of it (platform, chat and id), which is that instance's to change.
--- A crash leaves: rows without an answer, whose effect nobody knows; whoever asks again is told so.
+-- requests: requests of gateways that must not be executed twice.
+-- Written by: the socket's task, before the platform is called (no answer), and with its answer.
+-- `message`: the created message (platform, chat and id), which that instance may edit.
+-- A crash leaves: rows without an answer, whose effect is unknown; a repeated request is answered with that.
 CREATE TABLE requests (
     instance TEXT    NOT NULL,
     request  TEXT    NOT NULL,
@@ -200,8 +200,8 @@ CREATE TABLE requests (
 CREATE INDEX requests_age ON requests (at);
 CREATE INDEX requests_message ON requests (instance, message) WHERE message IS NOT NULL;
 
--- media: files on their way between a platform and an instance. `reference`: where the platform has it (JSON);
--- without one the file lies in `<home>/connector-media` under its id.
+-- media: files in transit between a platform and an instance. `reference`: the platform's reference (JSON); without one
+-- the file is stored in `<home>/connector-media` under its id.
 CREATE TABLE media (
     id         TEXT    PRIMARY KEY,
     instance   TEXT    NOT NULL,
@@ -214,7 +214,7 @@ CREATE TABLE media (
 CREATE INDEX media_age ON media (expires_at);
 CREATE INDEX media_here ON media (instance, size) WHERE reference IS NULL;
 
--- meta: facts about this connector. `revision` changes with every change that open sockets must hear of.
+-- meta: facts about this connector. `revision` increases with every change that open sockets must apply.
 CREATE TABLE meta (
     key   TEXT PRIMARY KEY,
     value TEXT NOT NULL

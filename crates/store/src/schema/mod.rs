@@ -1,20 +1,19 @@
-//! The schema as a list of steps. A step, once released, is never edited; a new one is added.
+//! Schema migrations. A released step is never edited; changes are new steps. This includes comments inside a statement,
+//! because SQLite stores them in `sqlite_schema`.
 
 use rusqlite::{Connection, TransactionBehavior};
 
 use crate::error::Result;
 
-/// One kind of file.
+/// Schema of one kind of database file.
 #[derive(Debug)]
 pub(crate) struct Schema {
     steps: &'static [&'static str],
-    /// Tells it from other SQLite databases.
     application: i32,
-    /// The file beside it that remembers that there was one.
+    /// Marker file that records that the database existed.
     pub(crate) marker: &'static str,
 }
 
-/// "PTSS"
 pub(crate) static GATEWAY: Schema =
     Schema { steps: GATEWAY_STEPS, application: 0x5054_5353, marker: ".petasos-db" };
 
@@ -26,18 +25,16 @@ const GATEWAY_STEPS: &[&str] = &[
     include_str!("005.sql"),
 ];
 
-/// "PTSC"
 pub(crate) static CONNECTOR: Schema =
     Schema { steps: CONNECTOR_STEPS, application: 0x5054_5343, marker: ".connector-db" };
 
 /// The second step is the table `rate_limits`, as in a gateway.
 const CONNECTOR_STEPS: &[&str] = &[include_str!("connector.sql"), include_str!("003.sql")];
 
-/// The schema of a gateway that this build writes.
+/// Current schema version of a gateway.
 pub const KNOWN: u32 = 5;
 
 impl Schema {
-    /// What this build writes.
     pub(crate) const fn known(&self) -> u32 {
         self.steps.len() as u32
     }
@@ -51,12 +48,11 @@ impl Schema {
         Ok(found == self.application)
     }
 
-    /// Brings the file to what is known, one transaction per step: a crash leaves a whole earlier schema.
+    /// Migrates to the current version, one transaction per step: a crash leaves a complete earlier version.
     pub(crate) fn migrate(&self, db: &mut Connection) -> Result<()> {
         self.migrate_to(db, self.known())
     }
 
-    /// The same up to a version.
     pub(crate) fn migrate_to(&self, db: &mut Connection, target: u32) -> Result<()> {
         let steps = (1_u32..).zip(self.steps).take(target as usize);
         for (number, step) in steps.skip(version(db)? as usize) {
@@ -79,7 +75,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_told_to_others_is_what_is_written() {
+    fn published_schema_version_matches_the_migrations() {
         assert_eq!(KNOWN, GATEWAY.known());
         assert_ne!(GATEWAY.application, CONNECTOR.application);
     }

@@ -4,15 +4,15 @@ use std::collections::HashSet;
 
 use petasos_core::Secret;
 use petasos_relay::session::{Carries, Entry};
-use petasos_store::connector::{Arrival, Chat, Media, Permission};
+use petasos_store::connector::{Arrival, InstanceChat, Media, Permission};
 use petasos_store::{Error, Result, Store, Tx};
 use tempfile::TempDir;
 
 use crate::fixture::{NOW, later, link, telegram};
 
-type Give = fn(&Tx<'_>) -> Result<()>;
+type Assign = fn(&Tx<'_>) -> Result<()>;
 
-/// A database with the instances `a1` and `a2` of one tenant, and `b1` of another.
+/// Database with the instances `a1` and `a2` of one tenant, and `b1` of another.
 struct Connector {
     store: Store,
     _folder: TempDir,
@@ -58,11 +58,11 @@ fn tenant_is_added_once() {
 fn direct_messages_go_to_an_instance_of_the_same_tenant() {
     let mut it = Connector::new();
     assert_eq!(it.direct(), None);
-    assert!(!it.write(|tx| tx.take_direct(telegram(), "u", "a1")), "the author is unknown");
+    assert!(!it.write(|tx| tx.assign_direct_messages(telegram(), "u", "a1")), "the author is unknown");
     it.write(|tx| tx.bind_author(telegram(), "u", "a1"));
     assert_eq!(it.direct().as_deref(), Some("a1"));
     for (instance, taken) in [("a2", true), ("b1", false)] {
-        assert_eq!(it.write(|tx| tx.take_direct(telegram(), "u", instance)), taken, "{instance}");
+        assert_eq!(it.write(|tx| tx.assign_direct_messages(telegram(), "u", instance)), taken, "{instance}");
         assert_eq!(it.direct().as_deref(), Some("a2"), "{instance}");
     }
     assert_eq!(it.store.instance_of_author(telegram(), "u").unwrap().as_deref(), Some("a1"));
@@ -73,7 +73,7 @@ fn direct_messages_go_to_an_instance_of_the_same_tenant() {
 }
 
 #[test]
-fn scope_stays_with_its_instance_until_it_is_released_or_assigned() {
+fn scope_stays_with_its_instance_until_released_or_assigned() {
     let mut it = Connector::new();
     it.write(|tx| tx.grant_scope(telegram(), "s", "a1"));
     it.write(|tx| tx.grant_scope(telegram(), "s", "a1"));
@@ -92,25 +92,25 @@ fn scope_stays_with_its_instance_until_it_is_released_or_assigned() {
 }
 
 #[test]
-fn nothing_is_given_to_an_unknown_instance() {
+fn assignments_to_an_unknown_instance_fail() {
     let mut it = Connector::new();
-    let gifts: [(&str, Give); 5] = [
+    let assignments: [(&str, Assign); 5] = [
         ("author", |tx| tx.bind_author(telegram(), "u", "none")),
         ("principal", |tx| tx.put_principal("none", telegram(), "u", Some(true))),
         ("scope", |tx| tx.grant_scope(telegram(), "s", "none")),
         ("assigned scope", |tx| tx.assign_scope(telegram(), "s", "none")),
         ("link code", |tx| tx.add_link_code("none", later(60)).map(drop)),
     ];
-    for (name, give) in gifts {
-        assert_eq!(it.store.write(give), Err(Error::Missing("instance")), "{name}");
+    for (name, assign) in assignments {
+        assert_eq!(it.store.write(assign), Err(Error::Missing("instance")), "{name}");
     }
 }
 
 #[test]
-fn chat_that_is_taken_is_lost_to_the_other_instances() {
+fn assigned_chat_is_removed_from_other_instances() {
     let mut it = Connector::new();
     for instance in ["a1", "b1"] {
-        let chat = Chat {
+        let chat = InstanceChat {
             platform: telegram(),
             chat_id: "7".into(),
             session_key: "k".into(),
@@ -140,25 +140,26 @@ fn chat_that_is_taken_is_lost_to_the_other_instances() {
             expires_at: later(60),
         };
         it.write(|tx| {
-            tx.heard(instance, &arrival)?;
-            tx.lock_up(&permission)
+            tx.record_event(instance, &arrival)?;
+            tx.put_permission(&permission)
         });
     }
     let has = |it: &Connector, instance: &str| {
-        let met = it.store.met(instance, telegram(), "7").unwrap().is_some();
-        (met, it.store.permission(instance, instance, telegram(), "7", NOW).unwrap().is_some())
+        let known = it.store.known_chat(instance, telegram(), "7").unwrap().is_some();
+        (known, it.store.permission(instance, instance, telegram(), "7", NOW).unwrap().is_some())
     };
     assert_eq!((has(&it, "a1"), has(&it, "b1")), ((true, true), (true, true)));
-    it.write(|tx| tx.take_chat(telegram(), "7", "b1"));
+    it.write(|tx| tx.assign_chat(telegram(), "7", "b1"));
     assert_eq!((has(&it, "a1"), has(&it, "b1")), ((false, false), (true, true)));
 }
 
 #[test]
-fn lists_the_files_that_are_stored_here() {
+fn lists_locally_stored_media() {
     let mut it = Connector::new();
     assert_eq!(it.store.media_here().unwrap(), HashSet::new());
     for (id, reference) in [("stored", None), ("remote", Some("{}".to_owned()))] {
-        let (name, mime) = (None, None);
+        let name = None;
+        let mime = None;
         let media = Media {
             id: id.into(),
             instance: "a1".into(),

@@ -1,4 +1,4 @@
-//! Fills a database with many conversations, fast. Used by the tests here and by the gateway's benchmark.
+//! Quickly fills a database with many sessions. Also used by the benchmarks.
 
 use petasos_core::message::ChatType;
 use petasos_core::session::Entry;
@@ -6,13 +6,12 @@ use petasos_core::transcript::Message;
 use petasos_core::{Millis, Platform, SessionId, SessionKey, Source};
 use petasos_store::{Result, Store, Tx, local_time};
 
-/// Conversations in one transaction.
+/// Sessions per transaction.
 const BATCH: usize = 500;
-/// Conversations are this far apart in time.
+/// Time between sessions, in milliseconds.
 const APART: u64 = 1000;
 
-/// `chats` conversations on Telegram, numbered from `first`, with `messages` messages each; the last one was used at
-/// `latest`.
+/// Creates `chats` Telegram sessions, numbered from `first`, with `messages` messages each; the last was used at `latest`.
 pub(crate) fn fill(
     store: &mut Store,
     first: usize,
@@ -29,11 +28,11 @@ pub(crate) fn fill(
             Ok(())
         })?;
     }
-    store.fold()
+    store.checkpoint_truncate()
 }
 
 fn conversation(tx: &Tx<'_>, number: usize, messages: usize, at: Millis) -> Result<()> {
-    let platform = Platform::known().into_iter().find(|it| it.as_str() == "telegram");
+    let platform = Platform::all().into_iter().find(|it| it.as_str() == "telegram");
     let source = platform.map(|platform| Source {
         chat_name: Some(format!("chat number {number}")),
         user_id: Some(number.to_string()),
@@ -46,8 +45,8 @@ fn conversation(tx: &Tx<'_>, number: usize, messages: usize, at: Millis) -> Resu
     for message in 0..messages {
         let text =
             format!("message {message} of conversation {number}, with some words that can be searched for");
-        let said = if message % 2 == 0 { Message::user(text, at) } else { Message::assistant(text, at) };
-        tx.append(&id, &said)?;
+        let row = if message % 2 == 0 { Message::user(text, at) } else { Message::assistant(text, at) };
+        tx.append(&id, &row)?;
     }
     Ok(())
 }

@@ -1,9 +1,9 @@
-//! A home folder with a database in it, and short ways to make things.
+//! A home folder with a database, and constructors for test data.
 
 use std::path::PathBuf;
 use std::process::Command;
 
-use petasos_core::journal::{Outcome, Write};
+use petasos_core::journal::{MessageOutcome, Write};
 use petasos_core::message::{ChatType, Delivery};
 use petasos_core::outbox::{Draft, Item, Kind};
 use petasos_core::turn::Turn;
@@ -30,7 +30,7 @@ impl Home {
         self.store.path().into()
     }
 
-    /// Past the store, to do what it never would.
+    /// A connection that bypasses the store.
     pub(crate) fn raw(&self) -> rusqlite::Connection {
         rusqlite::Connection::open(self.path()).unwrap()
     }
@@ -42,7 +42,7 @@ impl Home {
         Self { folder, store: Store::open(path).unwrap() }
     }
 
-    /// What a power cut leaves: the files as they are, the log not folded in.
+    /// Copies the files as a power failure leaves them, without a checkpoint.
     pub(crate) fn crash(self) -> Self {
         let folder = tempfile::tempdir().unwrap();
         for name in ["petasos.db", "petasos.db-wal", ".petasos-db"] {
@@ -62,7 +62,6 @@ impl Home {
         self.store.write(|tx| tx.apply(writes, NOW))
     }
 
-    /// Accepts a new message of chat `chat`.
     pub(crate) fn accept(&mut self, chat: &str, dedup: &str) -> InboxId {
         let accepted = self.write(|tx| tx.accept(&inbound(chat, dedup), &key(chat), NOW));
         match accepted {
@@ -71,9 +70,9 @@ impl Home {
         }
     }
 
-    /// Puts one message into the outbox and gives it as stored.
-    pub(crate) fn owe(&mut self, chat: &str, text: &str) -> Item {
-        self.apply(&[Write::Owe(draft(chat, text))]).unwrap();
+    /// Enqueues one message and returns the stored item.
+    pub(crate) fn enqueue(&mut self, chat: &str, text: &str) -> Item {
+        self.apply(&[Write::Enqueue(draft(chat, text))]).unwrap();
         self.store.due_of_lane(&lane(&format!("telegram:{chat}")), 100).unwrap().pop().unwrap()
     }
 
@@ -82,7 +81,7 @@ impl Home {
     }
 }
 
-/// This test program again, in a process of its own: it runs one test that is otherwise ignored.
+/// Command that runs one ignored test of this binary in its own process.
 pub(crate) fn own_process(test: &str) -> Command {
     let mut command = Command::new(std::env::current_exe().unwrap());
     command.args(["--exact", test, "--ignored", "--nocapture"]);
@@ -116,13 +115,13 @@ pub(crate) fn inbound(chat: &str, dedup: &str) -> Inbound {
 }
 
 pub(crate) fn turn(chat: &str, inbox: &[InboxId]) -> Turn {
-    let route = Route::back_to(&source(chat), Delivery::Push);
+    let route = Route::to_source(&source(chat), Delivery::Push);
     Turn::new(key(chat), session("s1"), route, inbox.to_vec(), NOW).unwrap()
 }
 
 pub(crate) fn draft(chat: &str, text: &str) -> Draft {
     Draft {
-        route: Route::back_to(&source(chat), Delivery::Push),
+        route: Route::to_source(&source(chat), Delivery::Push),
         session_key: Some(key(chat)),
         turn: None,
         kind: Kind::Notice,
@@ -131,20 +130,20 @@ pub(crate) fn draft(chat: &str, text: &str) -> Draft {
     }
 }
 
-pub(crate) fn answer(chat: &str, turn: TurnId, step: u32, text: &str) -> Draft {
+pub(crate) fn answer_draft(chat: &str, turn: TurnId, step: u32, text: &str) -> Draft {
     Draft { turn: Some((turn, step)), kind: Kind::Answer, ..draft(chat, text) }
 }
 
-/// The start of a turn, as core writes it.
+/// The writes of core at the start of a turn.
 pub(crate) fn start(turn: &Turn) -> Vec<Write> {
     vec![Write::ClaimInbox { inbox: turn.inbox.clone(), turn: turn.id }, Write::PutTurn(turn.clone())]
 }
 
-/// The end of a turn with an answer, as core writes it.
+/// The writes of core at the end of an answered turn.
 pub(crate) fn finish(chat: &str, turn: &Turn, text: &str) -> Vec<Write> {
-    let outcome = Outcome::Answered;
+    let outcome = MessageOutcome::Answered;
     vec![
-        Write::Owe(answer(chat, turn.id, turn.step, text)),
+        Write::Enqueue(answer_draft(chat, turn.id, turn.step, text)),
         Write::EndTurn { turn: turn.id, outcome, at: NOW },
         Write::SettleInbox { inbox: turn.inbox.clone(), outcome, at: NOW },
     ]

@@ -1,30 +1,19 @@
-//! The store through its public face, on real files.
+//! Tests of the public API of the store, on real files.
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 #![allow(clippy::disallowed_methods, reason = "tests damage, copy and compare files on purpose")]
 
-mod archive;
-mod backups;
+mod access;
+mod background;
 mod boot;
-mod checkpoints;
+mod connection;
 mod connector;
-mod dead_chats;
-mod delivery;
-mod detached;
 mod fill;
 mod fixture;
-mod groups;
-mod intake;
-mod jobs;
+mod inbox;
+mod maintenance;
 mod model;
-mod opening;
-mod ownership;
-mod page_check;
-mod questions;
-mod rest;
-mod routing;
-mod runs;
+mod outbox;
 mod salvage;
 mod scale;
 mod sessions;
-mod suspects;
-mod transcripts;
+mod turns;

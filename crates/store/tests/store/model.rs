@@ -1,15 +1,14 @@
-//! Random sequences of operations against a model that fits on a page: inbox, turns and outbox must
-//! answer alike, whatever happens, reopened at any point.
+//! Random operations, compared with a small in-memory model of inbox, turns and outbox, with crashes at any point.
 
 use std::collections::BTreeMap;
 
-use petasos_core::journal::{Outcome, Write};
+use petasos_core::journal::{MessageOutcome, Write};
 use petasos_core::outbox::State;
 use petasos_core::{InboxId, OutboxId, TurnId};
 use petasos_store::Accepted;
 use proptest::prelude::*;
 
-use crate::fixture::{Home, NOW, answer, draft, inbound, key, lane, later, turn};
+use crate::fixture::{Home, NOW, answer_draft, draft, inbound, key, lane, later, turn};
 
 const CHATS: [&str; 3] = ["a", "b", "c"];
 
@@ -45,13 +44,13 @@ enum Op {
         seconds: u64,
         doubtful: bool,
     },
-    Bury {
+    DeadLetter {
         chat: usize,
     },
     Preview {
         chat: usize,
     },
-    /// A job that does everything again and then fails.
+    /// A job that fails after all its writes.
     Fail {
         chat: usize,
     },
@@ -71,7 +70,7 @@ fn op() -> impl Strategy<Value = Op> {
         3 => chat.clone().prop_map(|chat| Op::Delivered { chat }),
         1 => (chat.clone(), 0_u64..50, any::<bool>())
             .prop_map(|(chat, seconds, doubtful)| Op::Postpone { chat, seconds, doubtful }),
-        1 => chat.clone().prop_map(|chat| Op::Bury { chat }),
+        1 => chat.clone().prop_map(|chat| Op::DeadLetter { chat }),
         2 => chat.clone().prop_map(|chat| Op::Preview { chat }),
         1 => chat.prop_map(|chat| Op::Fail { chat }),
         1 => Just(Op::Crash),
@@ -79,14 +78,14 @@ fn op() -> impl Strategy<Value = Op> {
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Place {
+enum InboxState {
     Queued,
     Claimed(TurnId),
-    Settled(Outcome),
+    Settled(MessageOutcome),
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
-struct Owed {
+struct OutboxRecord {
     chat: usize,
     turn: Option<TurnId>,
     state: State,
@@ -97,54 +96,57 @@ struct Owed {
 }
 
 #[derive(Debug, Default)]
-struct Model {
+struct StoreModel {
     seen: BTreeMap<u8, InboxId>,
-    inbox: BTreeMap<InboxId, (usize, Place)>,
+    inbox: BTreeMap<InboxId, (usize, InboxState)>,
     open: BTreeMap<usize, TurnId>,
-    outbox: BTreeMap<OutboxId, Owed>,
+    outbox: BTreeMap<OutboxId, OutboxRecord>,
     next: i64,
 }
 
-impl Model {
+impl StoreModel {
     fn queued(&self, chat: usize) -> Vec<InboxId> {
-        let waiting = self.inbox.iter().filter(|(_, (at, place))| *at == chat && *place == Place::Queued);
+        let waiting =
+            self.inbox.iter().filter(|(_, (at, state))| *at == chat && *state == InboxState::Queued);
         waiting.map(|(id, _)| *id).collect()
     }
 
     fn claimed(&self, turn: TurnId) -> Vec<InboxId> {
-        let mine = self.inbox.iter().filter(|(_, (_, place))| *place == Place::Claimed(turn));
+        let mine = self.inbox.iter().filter(|(_, (_, state))| *state == InboxState::Claimed(turn));
         mine.map(|(id, _)| *id).collect()
     }
 
-    fn settle(&mut self, ids: &[InboxId], outcome: Outcome) {
+    fn settle(&mut self, ids: &[InboxId], outcome: MessageOutcome) {
         for id in ids {
-            self.inbox.get_mut(id).unwrap().1 = Place::Settled(outcome);
+            self.inbox.get_mut(id).unwrap().1 = InboxState::Settled(outcome);
         }
     }
 
-    fn owe(&mut self, chat: usize, turn: Option<TurnId>, state: State) {
+    fn enqueue(&mut self, chat: usize, turn: Option<TurnId>, state: State) {
         self.next += 1;
         let asked = state == State::Streaming;
-        let owed = Owed { chat, turn, state, sent: 0, doubtful: false, attempts: 0, asked };
-        self.outbox.insert(OutboxId(self.next), owed);
+        let record = OutboxRecord { chat, turn, state, sent: 0, doubtful: false, attempts: 0, asked };
+        self.outbox.insert(OutboxId(self.next), record);
     }
 
-    fn streaming(&mut self, turn: TurnId) -> Option<&mut Owed> {
-        self.outbox.values_mut().find(|owed| owed.turn == Some(turn) && owed.state == State::Streaming)
+    fn streaming(&mut self, turn: TurnId) -> Option<&mut OutboxRecord> {
+        self.outbox.values_mut().find(|record| record.turn == Some(turn) && record.state == State::Streaming)
     }
 
-    fn head(&mut self, chat: usize) -> Option<(OutboxId, &mut Owed)> {
-        let waiting = |owed: &Owed| owed.chat == chat && matches!(owed.state, State::Due | State::Sending);
-        self.outbox.iter_mut().find(|(_, owed)| waiting(owed)).map(|(id, owed)| (*id, owed))
+    fn head(&mut self, chat: usize) -> Option<(OutboxId, &mut OutboxRecord)> {
+        let waiting = |record: &OutboxRecord| {
+            record.chat == chat && matches!(record.state, State::Due | State::Sending)
+        };
+        self.outbox.iter_mut().find(|(_, record)| waiting(record)).map(|(id, record)| (*id, record))
     }
 }
 
-struct World {
+struct ModelHarness {
     home: Option<Home>,
-    model: Model,
+    model: StoreModel,
 }
 
-impl World {
+impl ModelHarness {
     fn home(&mut self) -> &mut Home {
         self.home.as_mut().unwrap()
     }
@@ -160,14 +162,14 @@ impl World {
             Op::Finish { chat } => self.finish(chat),
             Op::Cancel { chat } => self.cancel(chat),
             Op::Notice { chat } => {
-                self.apply(&[Write::Owe(draft(CHATS[chat], "notice"))]);
-                self.model.owe(chat, None, State::Due);
+                self.apply(&[Write::Enqueue(draft(CHATS[chat], "notice"))]);
+                self.model.enqueue(chat, None, State::Due);
             }
             Op::Send { .. }
             | Op::Part { .. }
             | Op::Delivered { .. }
             | Op::Postpone { .. }
-            | Op::Bury { .. } => {
+            | Op::DeadLetter { .. } => {
                 self.deliver(op);
             }
             Op::Preview { chat } => self.preview(chat),
@@ -184,13 +186,13 @@ impl World {
             (None, Accepted::New(id)) => {
                 assert!(self.model.inbox.keys().all(|earlier| *earlier < id), "numbers only grow");
                 self.model.seen.insert(dedup, id);
-                self.model.inbox.insert(id, (chat, Place::Queued));
+                self.model.inbox.insert(id, (chat, InboxState::Queued));
             }
             (known, got) => panic!("{known:?} and {got:?}"),
         }
     }
 
-    /// Claims everything that waits. With a turn open, or nothing waiting, it must be refused.
+    /// Claims everything that waits. Must fail if a turn is open.
     fn start(&mut self, chat: usize) {
         let waiting = self.model.queued(chat);
         if waiting.is_empty() {
@@ -204,7 +206,7 @@ impl World {
         if started.is_ok() {
             self.model.open.insert(chat, new.id);
             for id in waiting {
-                self.model.inbox.get_mut(&id).unwrap().1 = Place::Claimed(new.id);
+                self.model.inbox.get_mut(&id).unwrap().1 = InboxState::Claimed(new.id);
             }
         }
     }
@@ -214,23 +216,27 @@ impl World {
             return;
         };
         let inbox = self.model.claimed(turn);
-        let outcome = Outcome::Answered;
+        let outcome = MessageOutcome::Answered;
         self.apply(&[
-            Write::Owe(answer(CHATS[chat], turn, 0, "answer")),
+            Write::Enqueue(answer_draft(CHATS[chat], turn, 0, "answer")),
             Write::EndTurn { turn, outcome, at: NOW },
             Write::SettleInbox { inbox: inbox.clone(), outcome, at: NOW },
         ]);
         self.model.settle(&inbox, outcome);
         match self.model.streaming(turn) {
-            Some(owed) => owed.state = State::Due,
-            None => self.model.owe(chat, Some(turn), State::Due),
+            Some(record) => record.state = State::Due,
+            None => self.model.enqueue(chat, Some(turn), State::Due),
         }
     }
 
     fn cancel(&mut self, chat: usize) {
         let inbox = self.model.queued(chat);
-        self.apply(&[Write::SettleInbox { inbox: inbox.clone(), outcome: Outcome::Cancelled, at: NOW }]);
-        self.model.settle(&inbox, Outcome::Cancelled);
+        self.apply(&[Write::SettleInbox {
+            inbox: inbox.clone(),
+            outcome: MessageOutcome::Cancelled,
+            at: NOW,
+        }]);
+        self.model.settle(&inbox, MessageOutcome::Cancelled);
     }
 
     fn deliver(&mut self, op: &Op) {
@@ -238,33 +244,35 @@ impl World {
         | Op::Part { chat }
         | Op::Delivered { chat }
         | Op::Postpone { chat, .. }
-        | Op::Bury { chat }) = *op
+        | Op::DeadLetter { chat }) = *op
         else {
             return;
         };
-        let Some((item, owed)) = self.model.head(chat) else {
+        let Some((item, record)) = self.model.head(chat) else {
             return;
         };
         let write = match *op {
             Op::Send { .. } => {
-                owed.state = State::Sending;
+                record.state = State::Sending;
                 Write::Sending { item }
             }
             Op::Part { .. } => {
-                (owed.state, owed.sent, owed.doubtful, owed.attempts) = (State::Due, owed.sent + 1, false, 0);
+                (record.state, record.sent, record.doubtful, record.attempts) =
+                    (State::Due, record.sent + 1, false, 0);
                 Write::PartSent { item, message: "m".into(), thread: None }
             }
             Op::Delivered { .. } => {
-                (owed.state, owed.sent, owed.doubtful) = (State::Done, owed.sent + 1, false);
+                (record.state, record.sent, record.doubtful) = (State::Done, record.sent + 1, false);
                 Write::Delivered { item, message: Some("m".into()), at: NOW }
             }
             Op::Postpone { seconds, doubtful, .. } => {
-                (owed.state, owed.doubtful, owed.attempts) = (State::Due, doubtful, owed.attempts + 1);
+                (record.state, record.doubtful, record.attempts) =
+                    (State::Due, doubtful, record.attempts + 1);
                 Write::Postpone { item, not_before: later(seconds), doubtful, error: "later".into() }
             }
             _ => {
-                (owed.state, owed.doubtful, owed.attempts) = (State::Dead, false, owed.attempts + 1);
-                Write::Bury { item, doubtful: false, error: "no".into(), at: NOW }
+                (record.state, record.doubtful, record.attempts) = (State::Dead, false, record.attempts + 1);
+                Write::DeadLetter { item, doubtful: false, error: "no".into(), at: NOW }
             }
         };
         self.apply(&[write]);
@@ -274,22 +282,23 @@ impl World {
         let Some(turn) = self.model.open.get(&chat).copied() else {
             return;
         };
-        let item = self.home().write(|tx| tx.open_preview(&answer(CHATS[chat], turn, 0, "so far"), NOW));
+        let item =
+            self.home().write(|tx| tx.open_preview(&answer_draft(CHATS[chat], turn, 0, "so far"), NOW));
         if self.model.streaming(turn).is_none() {
-            self.model.owe(chat, Some(turn), State::Streaming);
+            self.model.enqueue(chat, Some(turn), State::Streaming);
             assert_eq!(item, OutboxId(self.model.next));
         }
     }
 
     fn fail(&mut self, chat: usize) {
         let Some(settled) =
-            self.model.inbox.iter().find(|(_, (_, place))| matches!(place, Place::Settled(_)))
+            self.model.inbox.iter().find(|(_, (_, state))| matches!(state, InboxState::Settled(_)))
         else {
             return;
         };
         let again = turn(CHATS[chat], &[*settled.0]);
         let writes = [
-            Write::Owe(draft(CHATS[chat], "never seen")),
+            Write::Enqueue(draft(CHATS[chat], "never seen")),
             Write::ClaimInbox { inbox: vec![*settled.0], turn: again.id },
         ];
         assert!(self.home().apply(&writes).is_err(), "a settled message starts nothing");
@@ -299,12 +308,13 @@ impl World {
         let home = self.home.take().unwrap().crash();
         self.home = Some(home);
         self.home().write(|tx| tx.recover_sending());
-        for owed in self.model.outbox.values_mut() {
-            match owed.state {
+        for record in self.model.outbox.values_mut() {
+            match record.state {
                 State::Sending => {
-                    (owed.state, owed.doubtful, owed.attempts) = (State::Due, true, owed.attempts + 1);
+                    (record.state, record.doubtful, record.attempts) =
+                        (State::Due, true, record.attempts + 1);
                 }
-                State::Streaming if owed.asked => owed.doubtful = true,
+                State::Streaming if record.asked => record.doubtful = true,
                 State::Streaming | State::Due | State::Done | State::Dead => {}
             }
         }
@@ -318,26 +328,27 @@ impl World {
             assert_eq!(queued, model.queued(chat));
             let open = store.open_turn_of(&key(name)).unwrap().map(|turn| turn.id);
             assert_eq!(open, model.open.get(&chat).copied());
-            let owed: Vec<OutboxId> = store
+            let record: Vec<OutboxId> = store
                 .due_of_lane(&lane(&format!("telegram:{name}")), 1000)
                 .unwrap()
                 .iter()
                 .map(|item| item.id)
                 .collect();
-            let waiting =
-                |owed: &&Owed| owed.chat == chat && matches!(owed.state, State::Due | State::Sending);
+            let waiting = |record: &&OutboxRecord| {
+                record.chat == chat && matches!(record.state, State::Due | State::Sending)
+            };
             let wanted: Vec<OutboxId> =
-                model.outbox.iter().filter(|(_, owed)| waiting(owed)).map(|(id, _)| *id).collect();
-            assert_eq!(owed, wanted);
+                model.outbox.iter().filter(|(_, record)| waiting(record)).map(|(id, _)| *id).collect();
+            assert_eq!(record, wanted);
         }
-        for (id, owed) in &model.outbox {
+        for (id, record) in &model.outbox {
             let item = store.item(*id).unwrap().unwrap();
             let found = (item.state, item.sent.len(), item.doubtful, item.attempts);
-            assert_eq!(found, (owed.state, owed.sent, owed.doubtful, owed.attempts), "{id}");
+            assert_eq!(found, (record.state, record.sent, record.doubtful, record.attempts), "{id}");
         }
         assert_eq!(store.stranded().unwrap(), []);
         let backlog = store.backlog().unwrap();
-        let queued = model.inbox.values().filter(|(_, place)| *place == Place::Queued).count();
+        let queued = model.inbox.values().filter(|(_, state)| *state == InboxState::Queued).count();
         assert_eq!(backlog.queued, queued as u64);
     }
 }
@@ -346,11 +357,11 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 48, ..ProptestConfig::default() })]
 
     #[test]
-    fn the_store_and_the_model_agree(ops in proptest::collection::vec(op(), 1..60)) {
-        let mut world = World { home: Some(Home::new()), model: Model::default() };
+    fn store_agrees_with_the_model(ops in proptest::collection::vec(op(), 1..60)) {
+        let mut harness = ModelHarness { home: Some(Home::new()), model: StoreModel::default() };
         for op in &ops {
-            world.act(op);
-            world.compare();
+            harness.act(op);
+            harness.compare();
         }
     }
 }

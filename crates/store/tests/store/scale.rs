@@ -1,12 +1,12 @@
-//! Work that does not grow with what is stored, counted in steps of SQLite's virtual machine.
+//! Work that is independent of the database size, measured in virtual-machine steps.
 
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use petasos_core::session::{CrashRecovery, Mode, Policies, ResetPolicy, Window};
-use petasos_core::turn::Limits;
+use petasos_core::session::{CrashRecovery, FreshnessWindow, ResetMode, ResetPolicies, ResetPolicy};
+use petasos_core::turn::TurnLimits;
 use petasos_core::{Millis, SessionKey};
-use petasos_store::{FinalizeFrom, Found, Hold, Scope, Store, Terms};
+use petasos_store::{BootPolicy, FinalizeFrom, HoldScope, HomeState, Store, SuspectHold};
 
 use crate::fill::fill;
 use crate::fixture::{Home, NOW, finish, key, later, start, telegram, turn};
@@ -14,19 +14,19 @@ use crate::fixture::{Home, NOW, finish, key, later, start, telegram, turn};
 const FEW: usize = 1_000;
 const MANY: usize = 8_000;
 
-/// A home with this many conversations, used until a minute ago.
+/// A home with `chats` sessions, used until a minute ago.
 fn filled(chats: usize) -> Home {
     let mut home = Home::new();
     fill(&mut home.store, 0, chats, 4, Millis(NOW.0 - 60_000)).unwrap();
     home
 }
 
-/// A home with few conversations and one with many.
+/// A small and a large home.
 fn homes() -> [Home; 2] {
     [filled(FEW), filled(MANY)]
 }
 
-/// Steps of the work in the large home may be a tenth more than in the small one: trees are deeper.
+/// The large home may take a tenth more steps, because its trees are deeper.
 #[track_caller]
 fn check(homes: &mut [Home; 2], name: &str, work: impl Fn(&mut Store)) {
     let [few, many] = homes.each_mut().map(|home| {
@@ -39,10 +39,10 @@ fn check(homes: &mut [Home; 2], name: &str, work: impl Fn(&mut Store)) {
 }
 
 fn start_up(store: &mut Store, clean: bool, crash_recovery: CrashRecovery) {
-    let window = Window::default();
-    let hold = Hold { scope: Scope::LastTry, pause: Duration::ZERO, stable: Duration::ZERO };
-    let terms = Terms { crash_recovery, window, limits: Limits::default(), hold };
-    let found = Found { clean, ..Found::default() };
+    let window = FreshnessWindow::default();
+    let hold = SuspectHold { scope: HoldScope::LastTry, pause: Duration::ZERO, stable: Duration::ZERO };
+    let terms = BootPolicy { crash_recovery, window, limits: TurnLimits::default(), hold };
+    let found = HomeState { clean, ..HomeState::default() };
     store.sessions_imported().unwrap();
     store.write(|tx| tx.take_over(&found, &terms, |_, _| Ok(true), NOW)).unwrap();
     store.open_delegations().unwrap();
@@ -50,17 +50,17 @@ fn start_up(store: &mut Store, clean: bool, crash_recovery: CrashRecovery) {
 }
 
 #[test]
-fn start_reads_the_same_however_much_is_stored() {
+fn start_cost_is_independent_of_stored_sessions() {
     let mut homes = homes();
     check(&mut homes, "after a clean stop", |store| start_up(store, true, CrashRecovery::Journal));
     check(&mut homes, "after a crash", |store| start_up(store, false, CrashRecovery::Journal));
 }
 
 #[test]
-fn start_after_a_crash_reads_only_recent_conversations() {
+fn start_after_a_crash_reads_only_recent_sessions() {
     let mut homes = [FEW, MANY].map(|chats| {
         let mut home = Home::new();
-        // Long ago, and a few just now.
+        // Old sessions, and a few recent ones.
         fill(&mut home.store, 0, chats, 1, Millis(NOW.0 - 86_400_000)).unwrap();
         fill(&mut home.store, chats, 10, 1, NOW).unwrap();
         home
@@ -71,7 +71,7 @@ fn start_after_a_crash_reads_only_recent_conversations() {
 }
 
 #[test]
-fn a_turn_costs_the_same_however_much_is_stored() {
+fn turn_cost_is_independent_of_stored_sessions() {
     check(&mut homes(), "a turn", |store| {
         let chat = "17";
         let id =
@@ -81,12 +81,12 @@ fn a_turn_costs_the_same_however_much_is_stored() {
         store.write(|tx| tx.apply(&start(&turn), NOW)).unwrap();
         store.history(&turn.session, 100).unwrap();
         store.write(|tx| tx.apply(&finish(chat, &turn, "fine"), NOW)).unwrap();
-        store.entries_at(telegram(), chat).unwrap();
+        store.entries_of_chat(telegram(), chat).unwrap();
     });
 }
 
 #[test]
-fn periodic_work_costs_the_same_however_much_is_stored() {
+fn periodic_work_is_independent_of_stored_sessions() {
     let mut homes = homes();
     check(&mut homes, "pruning", |store| {
         assert_eq!(store.write(|tx| tx.prune(NOW)).unwrap().rows, 0);
@@ -97,8 +97,8 @@ fn periodic_work_costs_the_same_however_much_is_stored() {
             0
         );
     });
-    let default = ResetPolicy { mode: Mode::Idle, idle_minutes: 60_000, ..ResetPolicy::default() };
-    let policies = Policies { default, ..Policies::default() };
+    let default = ResetPolicy { mode: ResetMode::Idle, idle_minutes: 60_000, ..ResetPolicy::default() };
+    let policies = ResetPolicies { default, ..ResetPolicies::default() };
     check(&mut homes, "ending expired conversations", move |store| {
         let page = store.write(|tx| tx.finalize_expired(&policies, NOW, &FinalizeFrom::default())).unwrap();
         assert!(page.next.is_some());
@@ -124,11 +124,13 @@ fn periodic_work_costs_the_same_however_much_is_stored() {
 }
 
 #[test]
-fn expired_conversations_behind_ones_without_a_reset_are_found_page_by_page() {
+fn finds_expired_sessions_page_by_page() {
     let mut home = filled(1_200);
-    let default = ResetPolicy { mode: Mode::Idle, idle_minutes: 1, ..ResetPolicy::default() };
-    let policies = Policies { default, ..Policies::default() };
-    let (mut from, mut ended, mut pages) = (Some(FinalizeFrom::default()), 0, 0);
+    let default = ResetPolicy { mode: ResetMode::Idle, idle_minutes: 1, ..ResetPolicy::default() };
+    let policies = ResetPolicies { default, ..ResetPolicies::default() };
+    let mut from = Some(FinalizeFrom::default());
+    let mut ended = 0;
+    let mut pages = 0;
     while let Some(behind) = from.take() {
         let page = home.write(|tx| tx.finalize_expired(&policies, later(3600), &behind));
         (ended, pages, from) = (ended + page.ended, pages + 1, page.next);
@@ -139,7 +141,8 @@ fn expired_conversations_behind_ones_without_a_reset_are_found_page_by_page() {
 #[test]
 fn pages_of_the_routing_table_hold_every_entry_once() {
     let home = filled(1_000);
-    let (mut after, mut keys) = (Some(SessionKey(String::new())), Vec::new());
+    let mut after = Some(SessionKey(String::new()));
+    let mut keys = Vec::new();
     while let Some(behind) = after.take() {
         let page = home.store.entries_after(&behind, 300).unwrap();
         keys.extend(page.entries.into_iter().map(|entry| entry.session_key));

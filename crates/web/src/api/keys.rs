@@ -1,6 +1,6 @@
-//! Who may use the API: named keys, what each may do, and how often.
+//! API keys: authentication, scopes and rate limits.
 //!
-//! Owns the count of recent requests per key, in memory: a restart forgets it.
+//! Owns the rate limit state per key, in memory only.
 
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
@@ -10,26 +10,24 @@ use axum::http::HeaderMap;
 use petasos_core::Secret;
 
 use crate::error::ApiError;
-use crate::token::bearer;
+use crate::security::credentials::bearer;
 
-/// A key as it is configured.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ApiKey {
     pub name: String,
     pub secret: Secret,
     pub scopes: Vec<Scope>,
-    /// Requests a minute; `None`: as many as there may be.
+    /// Requests per minute; `None`: unlimited.
     pub per_minute: Option<u32>,
 }
 
-/// What a key may be used for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Scope {
-    /// Looking: models, capabilities, conversations, runs.
+    /// Reads models, capabilities, conversations and runs.
     Read,
-    /// Putting the agent to work, and stopping it.
+    /// Starts and stops runs.
     Agent,
-    /// Changing conversations and jobs.
+    /// Changes conversations and jobs.
     Admin,
 }
 
@@ -49,77 +47,79 @@ impl Scope {
     }
 }
 
-/// Whose key a request showed.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Owner {
+pub(crate) struct ApiClient {
     pub(crate) name: String,
     scopes: Vec<Scope>,
 }
 
-impl Owner {
-    pub(crate) fn may(&self, scope: Scope) -> Result<(), ApiError> {
+impl ApiClient {
+    pub(crate) fn require(&self, scope: Scope) -> Result<(), ApiError> {
         if self.scopes.contains(&scope) { Ok(()) } else { Err(ApiError::out_of_scope(scope.as_str())) }
     }
 }
 
-pub(crate) struct Keys(Vec<Key>);
+pub(crate) struct ApiKeys(Vec<RegisteredKey>);
 
-struct Key {
-    owner: Owner,
+struct RegisteredKey {
+    owner: ApiClient,
     digest: digest::Digest,
-    pace: Option<Pace>,
+    rate_limiter: Option<RateLimiter>,
 }
 
-/// A bucket that fills at a steady rate: a minute's worth may be used at once.
-struct Pace {
+/// A token bucket that holds the requests of one minute.
+struct RateLimiter {
     per_minute: u32,
-    left: Mutex<(f64, Instant)>,
+    tokens: Mutex<(f64, Instant)>,
 }
 
-impl Keys {
-    pub(crate) fn cut(keys: &[ApiKey]) -> Self {
-        let key = |key: &ApiKey| Key {
-            owner: Owner { name: key.name.clone(), scopes: key.scopes.clone() },
+impl ApiKeys {
+    pub(crate) fn new(keys: &[ApiKey]) -> Self {
+        let key = |key: &ApiKey| RegisteredKey {
+            owner: ApiClient { name: key.name.clone(), scopes: key.scopes.clone() },
             digest: hash(key.secret.expose().trim().as_bytes()),
-            pace: key.per_minute.map(Pace::new),
+            rate_limiter: key.per_minute.map(RateLimiter::new),
         };
         Self(keys.iter().map(key).collect())
     }
 
-    /// Whoever shows the key is its owner, as long as they do not come too often. Every key is compared, whichever
-    /// fits.
-    pub(crate) fn admit(&self, headers: &HeaderMap) -> Result<Owner, ApiError> {
-        let shown = hash(bearer(headers).unwrap_or_default().trim_ascii());
-        let fits =
-            |key: &&Key| constant_time::verify_slices_are_equal(key.digest.as_ref(), shown.as_ref()).is_ok();
-        let mut found = None;
+    /// Authenticates a request and applies the rate limit. Compares all keys, so that the time does not depend on the
+    /// match.
+    pub(crate) fn authenticate(&self, headers: &HeaderMap) -> Result<ApiClient, ApiError> {
+        let presented = hash(bearer(headers).unwrap_or_default().trim_ascii());
+        let fits = |key: &&RegisteredKey| {
+            constant_time::verify_slices_are_equal(key.digest.as_ref(), presented.as_ref()).is_ok()
+        };
+        let mut matching = None;
         for key in self.0.iter().filter(fits) {
-            found = Some(key);
+            matching = Some(key);
         }
-        let key = found.ok_or_else(ApiError::invalid_key)?;
-        if let Some(wait) = key.pace.as_ref().and_then(|pace| pace.take(Instant::now())) {
-            return Err(ApiError::busy("Too many requests with this key", wait.as_secs() + 1));
+        let key = matching.ok_or_else(ApiError::invalid_key)?;
+        if let Some(wait) =
+            key.rate_limiter.as_ref().and_then(|rate_limiter| rate_limiter.acquire(Instant::now()))
+        {
+            return Err(ApiError::rate_limited("Too many requests with this key", wait.as_secs() + 1));
         }
         Ok(key.owner.clone())
     }
 }
 
-impl Pace {
+impl RateLimiter {
     fn new(per_minute: u32) -> Self {
-        Self { per_minute, left: Mutex::new((f64::from(per_minute), Instant::now())) }
+        Self { per_minute, tokens: Mutex::new((f64::from(per_minute), Instant::now())) }
     }
 
-    /// How long to wait; `None`: go ahead.
-    fn take(&self, now: Instant) -> Option<Duration> {
-        let mut left = self.left.lock().unwrap_or_else(PoisonError::into_inner);
+    /// The time to wait; `None`: proceed.
+    fn acquire(&self, now: Instant) -> Option<Duration> {
+        let mut tokens = self.tokens.lock().unwrap_or_else(PoisonError::into_inner);
         let rate = f64::from(self.per_minute) / 60.0;
-        let filled = left.0 + now.duration_since(left.1).as_secs_f64() * rate;
-        *left = (filled.min(f64::from(self.per_minute)), now);
-        if left.0 >= 1.0 {
-            left.0 -= 1.0;
+        let filled = tokens.0 + now.duration_since(tokens.1).as_secs_f64() * rate;
+        *tokens = (filled.min(f64::from(self.per_minute)), now);
+        if tokens.0 >= 1.0 {
+            tokens.0 -= 1.0;
             return None;
         }
-        Some(Duration::from_secs_f64(((1.0 - left.0) / rate).min(60.0)))
+        Some(Duration::from_secs_f64(((1.0 - tokens.0) / rate).min(60.0)))
     }
 }
 
@@ -142,8 +142,8 @@ mod tests {
     }
 
     #[test]
-    fn only_a_whole_key_opens_and_it_opens_what_it_is_for() {
-        let keys = Keys::cut(&[key("a", "first-secret", None), key("b", "second-secret", None)]);
+    fn authenticates_exact_keys_with_their_scopes() {
+        let keys = ApiKeys::new(&[key("a", "first-secret", None), key("b", "second-secret", None)]);
         for (header, want) in [
             ("Bearer first-secret", Some("a")),
             ("bearer  second-secret ", Some("b")),
@@ -152,20 +152,24 @@ mod tests {
             ("Basic first-secret", None),
             ("first-secret", None),
         ] {
-            assert_eq!(keys.admit(&showing(header)).ok().map(|it| it.name).as_deref(), want, "{header}");
+            assert_eq!(
+                keys.authenticate(&showing(header)).ok().map(|it| it.name).as_deref(),
+                want,
+                "{header}"
+            );
         }
-        assert!(keys.admit(&HeaderMap::new()).is_err());
-        let owner = keys.admit(&showing("Bearer first-secret")).unwrap();
-        assert!(owner.may(Scope::Read).is_ok() && owner.may(Scope::Agent).is_err());
+        assert!(keys.authenticate(&HeaderMap::new()).is_err());
+        let owner = keys.authenticate(&showing("Bearer first-secret")).unwrap();
+        assert!(owner.require(Scope::Read).is_ok() && owner.require(Scope::Agent).is_err());
     }
 
     #[test]
-    fn a_key_that_is_used_too_often_waits_for_its_bucket_to_fill() {
-        let pace = Pace::new(2);
+    fn rate_limit_waits_until_bucket_refills() {
+        let rate_limiter = RateLimiter::new(2);
         let start = Instant::now();
-        assert_eq!((pace.take(start), pace.take(start)), (None, None));
-        assert!(pace.take(start).is_some_and(|wait| wait > Duration::from_secs(20)));
-        assert_eq!(pace.take(start + Duration::from_secs(31)), None);
-        assert!(pace.take(start + Duration::from_secs(32)).is_some());
+        assert_eq!((rate_limiter.acquire(start), rate_limiter.acquire(start)), (None, None));
+        assert!(rate_limiter.acquire(start).is_some_and(|wait| wait > Duration::from_secs(20)));
+        assert_eq!(rate_limiter.acquire(start + Duration::from_secs(31)), None);
+        assert!(rate_limiter.acquire(start + Duration::from_secs(32)).is_some());
     }
 }

@@ -1,61 +1,51 @@
-//! The API for programs: OpenAI's shapes, runs that belong to the server, conversations.
+//! The API for programs: OpenAI-compatible endpoints, runs, sessions and jobs.
 //!
-//! Owns nothing but the count of recent requests per key. Every answer is a view of a run (`stream/run.rs`), so a client
-//! may leave and come back; what was accepted is on disk before anybody hears of it. Everything but health asks for
-//! a key. `routes.rs` is the table of what there is; the router and the OpenAPI document are made from it.
+//! Owns only the rate limit state per key. A response is a view of a run (`stream/run.rs`), so a client may disconnect
+//! and resume; a run is on disk before its acceptance is reported. All routes but health require a key. `routes.rs` is
+//! the route table from which the router and the OpenAPI document are built.
 
-mod chat;
-mod content;
 mod cors;
-mod info;
+mod endpoints;
+mod execution;
 mod keys;
 pub(crate) mod openapi;
-pub(crate) mod reply;
-pub(crate) mod request;
-mod responses;
 mod routes;
-mod runs;
-mod sessions;
-mod work;
+pub(crate) mod wire;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use axum::Router;
 use axum::extract::{FromRef, Request, State};
-use axum::http::StatusCode;
 use axum::middleware::{Next, from_fn_with_state, map_response};
 use axum::response::{IntoResponse, Response};
 use petasos_gateway::Handle;
 
-pub(crate) use keys::Owner;
+pub(crate) use keys::ApiClient;
 pub use keys::{ApiKey, Scope};
-pub(crate) use openapi::make as document;
+pub(crate) use openapi::document;
 
 use crate::error::{self, ApiError};
-use crate::guard;
-use crate::origin::Options;
-use keys::Keys;
+use crate::security::guard;
+use crate::security::origin::PublicOptions;
+use keys::ApiKeys;
 
-/// What the API goes by.
 #[derive(Debug, Clone)]
 pub struct ApiOptions {
     pub keys: Vec<ApiKey>,
-    /// Pages that may call it; `*` for all.
+    /// Allowed CORS origins; `*` for all.
     pub origins: Vec<String>,
-    /// What the agent is called as a model.
     pub model_name: String,
-    /// Other names, and the models they mean.
+    /// Further model names and the models they select.
     pub model_routes: BTreeMap<String, String>,
 }
 
-/// What every request needs.
 #[derive(Clone)]
 pub(crate) struct Api {
     handle: Handle,
     options: Arc<ApiOptions>,
-    hosts: Arc<Options>,
-    keys: Arc<Keys>,
+    hosts: Arc<PublicOptions>,
+    keys: Arc<ApiKeys>,
 }
 
 impl FromRef<Api> for Handle {
@@ -65,13 +55,13 @@ impl FromRef<Api> for Handle {
 }
 
 impl Api {
-    fn answers_to(&self, host: &str) -> bool {
-        self.hosts.answers_to(host)
+    fn allows_host(&self, host: &str) -> bool {
+        self.hosts.allows_host(host)
     }
 }
 
-/// Whether a request is for the API and not for the page, where both have the path.
-pub(crate) fn is_for_programs(path: &str) -> bool {
+/// Paths of the API only.
+pub(crate) fn is_api_path(path: &str) -> bool {
     path == "/health"
         || path == "/health/detailed"
         || path == "/v1"
@@ -80,62 +70,62 @@ pub(crate) fn is_for_programs(path: &str) -> bool {
         || ["/api/jobs", "/api/cron/", "/api/platforms/"].iter().any(|own| path.starts_with(own))
 }
 
-/// Paths that page and programs share: whoever shows neither a cookie nor a key of the page's is a program.
-pub(crate) fn is_shared(path: &str) -> bool {
+/// Paths that page and API share; a request without a cookie and without a credential of the page belongs to the API.
+pub(crate) fn is_shared_path(path: &str) -> bool {
     ["/api/sessions", "/openapi.json"].iter().any(|shared| path.starts_with(shared))
 }
 
-/// `/p/<profile>/…` is `/…`: one gateway has one agent, by whatever name it is called.
-pub(crate) fn without_profile(request: &mut Request) {
+/// Rewrites `/p/<profile>/…` to `/…`: one gateway serves one profile.
+pub(crate) fn strip_profile(request: &mut Request) {
     let uri = request.uri();
     let Some(rest) = uri.path().strip_prefix("/p/").and_then(|rest| rest.find('/').map(|at| &rest[at..]))
     else {
         return;
     };
     let query = uri.query().map(|query| format!("?{query}")).unwrap_or_default();
-    // Made of parts of one that was valid.
+    // Parts of a valid URI form a valid URI.
     if let Ok(uri) = format!("{rest}{query}").parse() {
         *request.uri_mut() = uri;
     }
 }
 
-pub(crate) fn router(handle: Handle, options: ApiOptions, hosts: Options) -> Router {
-    let keys = Keys::cut(&options.keys);
+pub(crate) fn router(handle: Handle, options: ApiOptions, hosts: PublicOptions) -> Router {
+    let keys = ApiKeys::new(&options.keys);
     let api = Api { handle, options: Arc::new(options), hosts: Arc::new(hosts), keys: Arc::new(keys) };
-    let (mut open, mut closed) = (Router::new(), Router::new());
+    let mut open = Router::new();
+    let mut authenticated = Router::new();
     for route in routes::table() {
         match route.scope {
             None => open = open.route(route.path, route.handler),
             Some(scope) => {
-                let handler = route.handler.route_layer(from_fn_with_state(scope, only));
-                closed = closed.route(route.path, handler);
+                let handler = route.handler.route_layer(from_fn_with_state(scope, require_scope));
+                authenticated = authenticated.route(route.path, handler);
             }
         }
     }
-    open.merge(closed.layer(from_fn_with_state(api.clone(), authenticate)))
-        .fallback(unknown)
+    open.merge(authenticated.layer(from_fn_with_state(api.clone(), authenticate)))
+        .fallback(unknown_path)
         .method_not_allowed_fallback(method_not_allowed)
-        .layer(map_response(error::for_programs))
-        .layer(from_fn_with_state(api.clone(), cors::cross))
+        .layer(map_response(error::render_for_programs))
+        .layer(from_fn_with_state(api.clone(), cors::apply))
         .with_state(api)
 }
 
-async fn unknown(State(api): State<Api>, request: Request) -> ApiError {
-    match api.keys.admit(request.headers()) {
+async fn unknown_path(State(api): State<Api>, request: Request) -> ApiError {
+    match api.keys.authenticate(request.headers()) {
         Ok(_) => ApiError::not_found("There is nothing at this path").code("not_found"),
         Err(error) => error,
     }
 }
 
 async fn method_not_allowed() -> ApiError {
-    let message = "This path has other methods";
-    ApiError::coded(StatusCode::METHOD_NOT_ALLOWED, "method_not_allowed", message)
+    ApiError::method_not_allowed("This path does not support this method")
 }
 
 async fn authenticate(State(api): State<Api>, mut request: Request, next: Next) -> Response {
-    match api.keys.admit(request.headers()) {
+    match api.keys.authenticate(request.headers()) {
         Ok(owner) => {
-            guard::keep_seat(&request);
+            guard::mark_authenticated(&request);
             request.extensions_mut().insert(owner);
             next.run(request).await
         }
@@ -146,25 +136,29 @@ async fn authenticate(State(api): State<Api>, mut request: Request, next: Next) 
     }
 }
 
-/// Lets those through whose key is for this, before anything of their request is read.
-async fn only(State(scope): State<Scope>, owner: Owner, request: Request, next: Next) -> Response {
-    match owner.may(scope) {
+/// Checks the scope of the key before the request is read.
+async fn require_scope(
+    State(scope): State<Scope>,
+    owner: ApiClient,
+    request: Request,
+    next: Next,
+) -> Response {
+    match owner.require(scope) {
         Ok(()) => next.run(request).await,
         Err(error) => error.into_response(),
     }
 }
 
-/// What a call is about, in a line.
-fn preview(call: &petasos_core::transcript::ToolCall) -> String {
-    const SHOWN: usize = 80;
-    const TELLING: [&str; 5] = ["command", "path", "query", "pattern", "action"];
+fn call_preview(call: &petasos_core::transcript::ToolCall) -> String {
+    const MAX_PREVIEW_CHARS: usize = 80;
+    const PREVIEW_FIELDS: [&str; 5] = ["command", "path", "query", "pattern", "action"];
     let arguments: Option<serde_json::Value> = serde_json::from_str(&call.arguments).ok();
-    let telling = |arguments: &serde_json::Value| {
-        TELLING
+    let preview_field = |arguments: &serde_json::Value| {
+        PREVIEW_FIELDS
             .iter()
             .find_map(|name| arguments.get(name).and_then(serde_json::Value::as_str))
             .map(str::to_owned)
     };
-    let line = arguments.as_ref().and_then(telling).unwrap_or_else(|| call.name.clone());
-    line.lines().next().unwrap_or_default().chars().take(SHOWN).collect()
+    let preview = arguments.as_ref().and_then(preview_field).unwrap_or_else(|| call.name.clone());
+    preview.lines().next().unwrap_or_default().chars().take(MAX_PREVIEW_CHARS).collect()
 }

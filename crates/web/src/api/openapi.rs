@@ -1,6 +1,5 @@
-//! The OpenAPI document, generated from the route table and the types of its handlers: each part of a request and each
-//! response describes itself ([`Input`], [`Output`]), so a handler cannot take or return anything else than the
-//! document says.
+//! The OpenAPI document, generated from the route table and the argument and return types of the handlers ([`Input`],
+//! [`Output`]), so that document and handlers cannot disagree.
 
 use std::future::Future;
 
@@ -13,20 +12,20 @@ use schemars::{JsonSchema, Schema};
 use serde::Serialize;
 use serde_json::{Map, Value, json};
 
-use super::Owner;
-use super::reply::JsonObject;
-use super::routes::{Route, table};
+use super::ApiClient;
+use super::routes::{ApiRoute, table};
+use super::wire::response::JsonObject;
 use crate::error::{ApiError, ErrorResponse};
-use crate::serve::Stop;
+use crate::server::StopSignal;
 
 const JSON: &str = "application/json";
 const STREAM: &str = "text/event-stream";
 
-pub(super) async fn document() -> Json<JsonObject> {
-    Json(make())
+pub(super) async fn serve() -> Json<JsonObject> {
+    Json(document())
 }
 
-pub(crate) fn make() -> JsonObject {
+pub(crate) fn document() -> JsonObject {
     let mut schemas = Schemas::new();
     let mut paths = Map::new();
     for route in table() {
@@ -50,7 +49,6 @@ pub(crate) fn make() -> JsonObject {
     }))
 }
 
-/// Schemas of all types, by their names.
 struct Schemas {
     requests: SchemaGenerator,
     responses: SchemaGenerator,
@@ -78,7 +76,7 @@ impl Schemas {
     }
 }
 
-/// Number formats of Rust mean nothing to clients, and a default of null says nothing.
+/// Removes number formats of Rust and defaults of null.
 fn simplify(schema: &mut Schema) {
     schema.remove("format");
     if schema.get("default").is_some_and(Value::is_null) {
@@ -87,26 +85,26 @@ fn simplify(schema: &mut Schema) {
     transform_subschemas(&mut simplify, schema);
 }
 
-/// One operation of the document, while the types of its handler describe themselves.
+/// One operation of the document, filled by the types of its handler.
 pub(crate) struct Operation<'a> {
     schemas: &'a mut Schemas,
     parameters: Vec<Value>,
     body: Option<Schema>,
-    /// Status, media types and their schemas.
+    /// Status and content by media type.
     success: Option<(u16, Map<String, Value>)>,
     errors: Vec<(u16, &'static str)>,
 }
 
 impl Operation<'_> {
-    pub(crate) fn parameter(&mut self, place: &str, name: &str, required: bool, schema: Value) {
-        self.parameters.push(json!({ "name": name, "in": place, "required": required, "schema": schema }));
+    pub(crate) fn parameter(&mut self, location: &str, name: &str, required: bool, schema: Value) {
+        self.parameters.push(json!({ "name": name, "in": location, "required": required, "schema": schema }));
     }
 
     pub(crate) fn header(&mut self, name: &str) {
         self.parameter("header", name, false, json!({ "type": "string", "maxLength": 256 }));
     }
 
-    /// Each member of `T` as a parameter after `?`.
+    /// Adds each member of `T` as a query parameter.
     pub(crate) fn query<T: JsonSchema>(&mut self) {
         let schema = SchemaSettings::draft2020_12()
             .with_transform(simplify)
@@ -114,7 +112,7 @@ impl Operation<'_> {
             .into_root_schema_for::<T>();
         for (name, schema) in schema.get("properties").and_then(Value::as_object).into_iter().flatten() {
             let mut schema = schema.clone();
-            // A parameter is left out, never null.
+            // A query parameter cannot be null.
             if let Some(Value::Array(types)) = schema.get("type") {
                 schema["type"] = types.iter().find(|it| *it != "null").cloned().unwrap_or_default();
             }
@@ -124,7 +122,7 @@ impl Operation<'_> {
 
     pub(crate) fn body<T: JsonSchema>(&mut self) {
         self.body = Some(self.schemas.requests.subschema_for::<T>());
-        self.error(408, "The body did not come in time");
+        self.error(408, "The body did not arrive in time");
         self.error(413, "The body is larger than 10 MB");
     }
 
@@ -143,9 +141,9 @@ impl Operation<'_> {
         }
     }
 
-    fn media(&mut self, status: u16, media_type: &str, shown: Value) {
+    fn media(&mut self, status: u16, media_type: &str, value: Value) {
         let (_, content) = self.success.get_or_insert_with(|| (status, Map::new()));
-        content.insert(media_type.to_owned(), shown);
+        content.insert(media_type.to_owned(), value);
     }
 
     fn responses(&mut self) -> Map<String, Value> {
@@ -162,49 +160,50 @@ impl Operation<'_> {
     }
 }
 
-fn operation(route: &Route, schemas: &mut Schemas) -> Value {
+fn operation(route: &ApiRoute, schemas: &mut Schemas) -> Value {
     let mut operation =
         Operation { schemas, parameters: Vec::new(), body: None, success: None, errors: Vec::new() };
-    operation.error(400, "The request makes no sense");
-    operation.error(405, "This path has other methods");
+    operation.error(400, "The request is invalid");
+    operation.error(405, "This path does not support this method");
     if route.method != "GET" {
-        operation.error(409, "It is there already, in use, or was asked for otherwise under this name");
+        operation
+            .error(409, "It already exists, is in use, or the Idempotency-Key belongs to another request");
     }
     if route.scope.is_some() {
         operation.error(401, "No valid key");
-        operation.error(403, "The key may not do this");
-        operation.error(429, "Too many at once, or too often; Retry-After says when");
-        operation.error(503, "The gateway drains or its store refuses; Retry-After says when");
+        operation.error(403, "The key lacks the scope");
+        operation.error(429, "Too many requests; see Retry-After");
+        operation.error(503, "The gateway is draining or its database is unavailable; see Retry-After");
     }
     (route.describe)(&mut operation);
     let responses = operation.responses();
-    let mut shown = json!({
+    let mut value = json!({
         "operationId": route.name, "summary": route.summary, "parameters": operation.parameters,
         "responses": responses,
     });
     if let Some(schema) = operation.body {
-        shown["requestBody"] = json!({ "required": true, "content": { JSON: { "schema": schema } } });
+        value["requestBody"] = json!({ "required": true, "content": { JSON: { "schema": schema } } });
     }
     match route.scope {
-        None => shown["security"] = json!([]),
+        None => value["security"] = json!([]),
         Some(scope) => {
-            shown["description"] = json!(format!("Needs a key with the scope `{}`.", scope.as_str()))
+            value["description"] = json!(format!("Needs a key with the scope `{}`.", scope.as_str()))
         }
     }
-    shown
+    value
 }
 
-/// A part of a request that a handler takes.
+/// An argument of a handler.
 pub(crate) trait Input {
     fn describe(_: &mut Operation<'_>) {}
 }
 
 impl<S> Input for State<S> {}
-impl Input for Owner {}
-impl Input for Stop {}
+impl Input for ApiClient {}
+impl Input for StopSignal {}
 impl Input for HeaderMap {}
 
-/// What a handler returns.
+/// The return type of a handler.
 pub(crate) trait Output {
     fn describe(operation: &mut Operation<'_>);
 }
@@ -221,7 +220,6 @@ impl<T: Output> Output for Result<T, ApiError> {
     }
 }
 
-/// A handler, by the types of its arguments.
 pub(super) trait Describe<Arguments> {
     fn describe(operation: &mut Operation<'_>);
 }
@@ -271,23 +269,23 @@ mod tests {
     }
 
     #[test]
-    fn every_type_of_the_document_is_in_it() {
-        let document = json!(make());
-        let schemas = document["components"]["schemas"].as_object().expect("schemas");
+    fn document_defines_exactly_the_referenced_types() {
+        let serve = json!(document());
+        let schemas = serve["components"]["schemas"].as_object().expect("schemas");
         let mut used = BTreeSet::new();
-        references(&document, &mut used);
+        references(&serve, &mut used);
         let defined = schemas.keys().map(|name| format!("#/components/schemas/{name}"));
         assert_eq!(used, defined.collect());
-        // Generated clients have types of their own by these names.
+        // Generated clients define types with these names.
         for taken in ["Response", "List", "Object", "Error"] {
             assert!(!schemas.contains_key(taken), "{taken}");
         }
     }
 
     #[test]
-    fn an_operation_is_what_its_handler_takes_and_returns() {
-        let document = json!(make());
-        let chat = &document["paths"]["/v1/chat/completions"]["post"];
+    fn operation_matches_handler_types() {
+        let serve = json!(document());
+        let chat = &serve["paths"]["/v1/chat/completions"]["post"];
         let schema = |of: &Value| of["content"]["application/json"]["schema"]["$ref"].clone();
         assert_eq!(schema(&chat["requestBody"]), "#/components/schemas/ChatCompletionRequest");
         assert_eq!(schema(&chat["responses"]["200"]), "#/components/schemas/ChatCompletion");
@@ -300,11 +298,11 @@ mod tests {
             names(chat),
             ["Idempotency-Key", "X-Hermes-Session-Key", "X-Petasos-Detach", "X-Hermes-Session-Id"]
         );
-        let rows = &document["paths"]["/api/sessions/{id}/messages"]["get"];
+        let rows = &serve["paths"]["/api/sessions/{id}/messages"]["get"];
         assert_eq!(names(rows), ["id", "after", "limit"]);
-        let request = &document["components"]["schemas"]["RunRequest"];
+        let request = &serve["components"]["schemas"]["RunRequest"];
         assert_eq!(request["required"], json!(["input"]));
         assert_eq!(request["properties"]["model"]["type"], json!(["string", "null"]));
-        assert_eq!(document["components"]["schemas"]["SessionChange"]["additionalProperties"], false);
+        assert_eq!(serve["components"]["schemas"]["SessionChange"]["additionalProperties"], false);
     }
 }

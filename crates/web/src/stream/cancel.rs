@@ -1,24 +1,22 @@
-//! Cancel-on-drop: a run ends when the client that waits for it leaves.
+//! Cancel-on-drop: stops a run whose client disconnects while waiting for it.
 
 use petasos_gateway::{Handle, RunRow};
 use tracing::warn;
 
-use crate::serve::Stop;
+use crate::server::StopSignal;
 
-/// Stops a run when it is dropped, unless it was disarmed before.
+/// Stops the run on drop, unless disarmed.
 pub(crate) struct CancelOnDrop {
     handle: Handle,
     run: Option<RunRow>,
-    stop: Stop,
+    stop: StopSignal,
 }
 
 impl CancelOnDrop {
-    /// `None`: there is no run to stop.
-    pub(crate) fn new(handle: &Handle, run: Option<RunRow>, stop: &Stop) -> Self {
+    pub(crate) fn new(handle: &Handle, run: Option<RunRow>, stop: &StopSignal) -> Self {
         Self { handle: handle.clone(), run, stop: stop.clone() }
     }
 
-    /// The run has ended, or is to go on without its client.
     pub(crate) fn disarm(&mut self) {
         self.run = None;
     }
@@ -27,14 +25,14 @@ impl CancelOnDrop {
 impl Drop for CancelOnDrop {
     fn drop(&mut self) {
         let Some(run) = self.run.take() else { return };
-        // When the server stops, the client did not leave: the run goes on with the next process.
-        if self.stop.is_asked() {
+        // At shutdown the client did not disconnect: the next process continues the run.
+        if self.stop.is_stopping() {
             return;
         }
         let handle = self.handle.clone();
         tokio::spawn(async move {
             if let Err(error) = handle.stop_run(&run).await {
-                warn!(run = run.id, %error, "cannot stop a run whose client has left");
+                warn!(run = run.id, %error, "cannot stop the run of a disconnected client");
             }
         });
     }

@@ -1,15 +1,14 @@
-//! The stream reader: follows the rows of a session, or those of one run, and the text that is growing.
+//! The stream reader: follows the rows of a session or run, and the growing answer.
 //!
-//! Nothing of a stream is stored. Committed rows are read from the store, what is not committed yet from the session's
-//! [`View`]; so any number of readers may come, late or again. The view is a value that jumps: a slow reader sees only
-//! the newest one, so events are computed from what this reader already has, never from what happened in between. A
-//! reader is pulled, never pushed: however slow it is, it holds one batch of rows and the text of one answer.
+//! Streams store nothing. Committed rows come from the store, uncommitted text from the session's [`SessionView`], so
+//! any number of readers may join late or reconnect. The view holds only the latest value: events are computed as the
+//! difference to what this reader already has. Readers pull: a slow reader buffers one batch of rows and the text of
+//! one answer.
 //!
-//! What is followed decides on events ([`Followed`]): the page's are in `page`, those of a run in `run`. `sse` encodes
-//! both as server-sent events.
+//! A [`StreamSource`] produces the events: `page` for a chat, `run` for a run. `sse` encodes them as server-sent events.
 
 mod cancel;
-mod growth;
+mod live;
 pub(crate) mod page;
 pub(crate) mod run;
 pub(crate) mod sse;
@@ -19,67 +18,64 @@ use std::future::Future;
 use std::time::Duration;
 
 use petasos_core::ids::{RowId, SessionId, SessionKey, TurnId};
-use petasos_gateway::{Error, Handle, View};
+use petasos_gateway::{Error, Handle, SessionView};
 use tokio::sync::watch;
 
-use crate::serve::Stop;
+use crate::server::StopSignal;
 
 pub(crate) use cancel::CancelOnDrop;
 
-/// Rows that are read at a time.
 const BATCH: usize = 50;
-/// A session that went away is asked for again after this long.
+/// The wait before subscribing again to a session that went to sleep.
 const RESUBSCRIBE: Duration = Duration::from_millis(100);
 
-/// Events in their order, not taken yet.
-pub(crate) type Ready<E> = VecDeque<E>;
+pub(crate) type EventQueue<E> = VecDeque<E>;
 
-/// What a reader follows.
-pub(crate) trait Followed: Send + 'static {
+/// Produces the events of a stream.
+pub(crate) trait StreamSource: Send + 'static {
     type Event: Send;
 
-    /// After this time without a change of the view, the rows are read all the same, and the reader stays when the
-    /// session goes to sleep. `None`: the stream ends then, and its client connects again.
+    /// Interval of reads without a change of the view; the reader then also survives the sleep of the session. `None`:
+    /// the stream ends when the session goes to sleep, and the client reconnects.
     const POLL: Option<Duration>;
 
     fn key(&self) -> &SessionKey;
 
-    /// Takes note of the transcript that the view shows; false if there are no rows to read yet.
-    fn enter(&mut self, view: &View, ready: &mut Ready<Self::Event>) -> bool;
+    /// Switches to the transcript of the view; false if it has no rows yet.
+    fn select_transcript(&mut self, view: &SessionView, ready: &mut EventQueue<Self::Event>) -> bool;
 
-    /// Reads one batch of rows.
-    fn read(
+    fn read_rows(
         &mut self,
         handle: &Handle,
-        ready: &mut Ready<Self::Event>,
-    ) -> impl Future<Output = Result<Batch, Error>> + Send;
+        ready: &mut EventQueue<Self::Event>,
+    ) -> impl Future<Output = Result<RowBatch, Error>> + Send;
 
-    /// What the view shows beyond the rows.
-    fn look(&mut self, view: &View, ready: &mut Ready<Self::Event>);
+    /// Adds events for uncommitted changes.
+    fn read_live(&mut self, view: &SessionView, ready: &mut EventQueue<Self::Event>);
 }
 
-/// What a batch of rows was.
+/// Whether more rows follow a batch.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Batch {
+pub(crate) enum RowBatch {
     /// There may be more rows.
-    Full,
+    Partial,
     /// There are no more rows at the moment.
-    Last,
-    /// Nothing comes after these.
+    CaughtUp,
+    /// The stream is complete.
     End,
 }
 
-/// Rows are read again when this changes.
+/// Rows are read again when this part of the view changes.
 #[derive(Debug, PartialEq, Eq)]
-struct Mark {
+struct ReadMark {
     session: Option<SessionId>,
     rows: Option<RowId>,
     turn: Option<TurnId>,
     step: Option<u32>,
 }
 
-impl Mark {
-    fn of(view: &View) -> Self {
+impl ReadMark {
+    fn of(view: &SessionView) -> Self {
         let live = view.live.as_ref();
         Self {
             session: view.session.clone(),
@@ -90,52 +86,51 @@ impl Mark {
     }
 }
 
-/// One open stream. Dropping it (its client has gone) leaves nothing behind.
-pub(crate) struct Reader<F: Followed> {
+/// One open stream. Dropping it needs no cleanup.
+pub(crate) struct StreamReader<F: StreamSource> {
     handle: Handle,
-    view: watch::Receiver<View>,
-    stop: Stop,
-    followed: F,
-    /// What the view said when the rows were last read to their end; `None` before that.
-    read_at: Option<Mark>,
-    ready: Ready<F::Event>,
+    view: watch::Receiver<SessionView>,
+    stop: StopSignal,
+    source: F,
+    /// The view when the reader last caught up.
+    read_at: Option<ReadMark>,
+    ready: EventQueue<F::Event>,
     ended: bool,
 }
 
-impl<F: Followed> Reader<F> {
-    pub(crate) async fn open(handle: &Handle, followed: F, stop: Stop) -> Result<Self, Error> {
-        let view = handle.view(followed.key()).await?;
+impl<F: StreamSource> StreamReader<F> {
+    pub(crate) async fn open(handle: &Handle, source: F, stop: StopSignal) -> Result<Self, Error> {
+        let view = handle.view(source.key()).await?;
         let handle = handle.clone();
-        Ok(Self { handle, view, stop, followed, read_at: None, ready: Ready::new(), ended: false })
+        Ok(Self { handle, view, stop, source, read_at: None, ready: EventQueue::new(), ended: false })
     }
 
-    /// Nothing more will come.
     fn is_over(&self) -> bool {
         self.ended && self.ready.is_empty()
     }
 
-    /// The next event; `None`: the stream is over, or the server stops.
+    /// `None`: the stream is over, or the server stops.
     async fn next(&mut self) -> Result<Option<F::Event>, Error> {
         loop {
             if let Some(event) = self.ready.pop_front() {
                 return Ok(Some(event));
             }
-            if self.ended || self.stop.is_asked() {
+            if self.ended || self.stop.is_stopping() {
                 return Ok(None);
             }
             let (mark, has_rows) = {
                 let view = self.view.borrow_and_update();
-                (Mark::of(&view), self.followed.enter(&view, &mut self.ready))
+                (ReadMark::of(&view), self.source.select_transcript(&view, &mut self.ready))
             };
             if has_rows && self.read_at.as_ref() != Some(&mark) {
-                match self.followed.read(&self.handle, &mut self.ready).await? {
-                    Batch::Full => {}
-                    Batch::Last => self.read_at = Some(mark),
-                    Batch::End => self.ended = true,
+                match self.source.read_rows(&self.handle, &mut self.ready).await? {
+                    RowBatch::Partial => {}
+                    RowBatch::CaughtUp => self.read_at = Some(mark),
+                    RowBatch::End => self.ended = true,
                 }
                 continue;
             }
-            if self.look(&mark) {
+            if self.read_live(&mark) {
                 continue;
             }
             if !self.changed().await? {
@@ -144,18 +139,18 @@ impl<F: Followed> Reader<F> {
         }
     }
 
-    /// What the view shows beyond the rows; false when there is nothing new. Waits for rows that were added meanwhile,
-    /// so that an answer is never seen twice, as a row and as a growing text.
-    fn look(&mut self, mark: &Mark) -> bool {
+    /// Reads uncommitted changes; false if there are none. If the view has changed, rows are read first, so that an
+    /// answer is not sent both as a row and as growing text.
+    fn read_live(&mut self, mark: &ReadMark) -> bool {
         let view = self.view.borrow();
-        if Mark::of(&view) != *mark {
+        if ReadMark::of(&view) != *mark {
             return true;
         }
-        self.followed.look(&view, &mut self.ready);
+        self.source.read_live(&view, &mut self.ready);
         !self.ready.is_empty()
     }
 
-    /// Waits until there may be something new; false: the stream ends.
+    /// Waits for a change; false if the stream ends.
     async fn changed(&mut self) -> Result<bool, Error> {
         let poll = async {
             match F::POLL {
@@ -173,10 +168,10 @@ impl<F: Followed> Reader<F> {
                 self.read_at = None;
                 return Ok(true);
             }
-            () = self.stop.asked() => return Ok(false),
+            () = self.stop.wait() => return Ok(false),
         }
         tokio::time::sleep(RESUBSCRIBE).await;
-        self.view = self.handle.view(self.followed.key()).await?;
+        self.view = self.handle.view(self.source.key()).await?;
         self.read_at = None;
         Ok(true)
     }

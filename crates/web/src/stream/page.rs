@@ -1,4 +1,4 @@
-//! The events of one conversation, for the page and the terminal: its rows, then whatever happens.
+//! The event stream of one chat, for the page and the terminal: stored messages, then live changes.
 
 use std::time::Duration;
 
@@ -7,70 +7,69 @@ use axum::http::{HeaderMap, HeaderName};
 use axum::response::Response;
 use axum::response::sse::{Event, KeepAlive};
 use petasos_core::ids::{RowId, SessionId, SessionKey};
-use petasos_gateway::{Error, Handle, View};
+use petasos_gateway::{Error, Handle, SessionView};
 use serde::{Deserialize, Serialize};
 
-use super::growth::{Change, Now, Shown};
-use super::{BATCH, Batch, Followed, Reader, Ready, sse};
+use super::live::{LiveChange, LiveDiff, LiveView};
+use super::{BATCH, EventQueue, RowBatch, StreamReader, StreamSource, sse};
+use crate::chat::read::TranscriptMessage;
 use crate::error::ApiError;
-use crate::extract::{Asked, Chat};
-use crate::guard;
-use crate::read::Row;
-use crate::serve::Stop;
+use crate::extract::{OwnChat, QueryParameters};
+use crate::security::guard;
+use crate::server::StopSignal;
 
 const KEEP_ALIVE: Duration = Duration::from_secs(15);
 pub(crate) const LAST_EVENT_ID: HeaderName = HeaderName::from_static("last-event-id");
 
 #[derive(Debug, Deserialize)]
-pub(crate) struct Since {
+pub(crate) struct EventsQuery {
     after: Option<i64>,
-    /// The transcript that `after` belongs to, if the reader knows. In another one it starts over.
+    /// The transcript that `after` belongs to, if known. In another transcript the stream starts over.
     session: Option<SessionId>,
 }
 
 pub(crate) async fn events(
     State(handle): State<Handle>,
-    stop: Stop,
+    stop: StopSignal,
     headers: HeaderMap,
-    chat: Chat,
-    Asked(since): Asked<Since>,
+    chat: OwnChat,
+    QueryParameters(query): QueryParameters<EventsQuery>,
 ) -> Result<Response, ApiError> {
-    let resumed = guard::text(&headers, &LAST_EVENT_ID).and_then(|id| id.parse().ok());
-    let conversation = Conversation {
+    let resumed = guard::header_text(&headers, &LAST_EVENT_ID).and_then(|id| id.parse().ok());
+    let source = ChatStream {
         key: handle.key_of(&chat.source()),
-        session: since.session,
+        session: query.session,
         announced: false,
-        after: RowId(resumed.or(since.after).unwrap_or(0)),
-        shown: Shown::default(),
+        after: RowId(resumed.or(query.after).unwrap_or(0)),
+        diff: LiveDiff::default(),
     };
-    let reader = Reader::open(&handle, conversation, stop).await?;
+    let reader = StreamReader::open(&handle, source, stop).await?;
     let keep_alive = KeepAlive::new().interval(KEEP_ALIVE);
     Ok(sse::respond(reader, PageEncoder, None, keep_alive, HeaderMap::new()))
 }
 
 enum PageEvent {
-    /// Which transcript this is. Row ids of another transcript mean nothing in this one, so the resume point moves along.
+    /// The current transcript. Row ids are valid within one transcript only, so the event carries a new resume point.
     Session {
         id: SessionId,
         after: RowId,
     },
-    Row(Row),
-    Change(Change),
+    TranscriptMessage(TranscriptMessage),
+    LiveChange(LiveChange),
 }
 
-/// The conversation of one chat, whichever transcript it is in.
-struct Conversation {
+/// The messages and live changes of a chat across its transcripts.
+struct ChatStream {
     key: SessionKey,
     /// The transcript that `after` belongs to.
     session: Option<SessionId>,
-    /// The client knows which transcript it is looking at.
+    /// The client got a `session` event.
     announced: bool,
-    /// The last row the client has.
     after: RowId,
-    shown: Shown,
+    diff: LiveDiff,
 }
 
-impl Followed for Conversation {
+impl StreamSource for ChatStream {
     type Event = PageEvent;
 
     const POLL: Option<Duration> = None;
@@ -79,13 +78,13 @@ impl Followed for Conversation {
         &self.key
     }
 
-    /// Names the transcript, and starts over if it is another one.
-    fn enter(&mut self, view: &View, ready: &mut Ready<PageEvent>) -> bool {
+    /// Starts over in a new transcript.
+    fn select_transcript(&mut self, view: &SessionView, ready: &mut EventQueue<PageEvent>) -> bool {
         let Some(session) = &view.session else { return false };
         let other = self.session.as_ref().is_some_and(|known| known != session);
         if other {
             self.after = RowId(0);
-            self.shown = Shown::default();
+            self.diff = LiveDiff::default();
         }
         if other || !self.announced {
             self.session = Some(session.clone());
@@ -95,19 +94,23 @@ impl Followed for Conversation {
         true
     }
 
-    async fn read(&mut self, handle: &Handle, ready: &mut Ready<PageEvent>) -> Result<Batch, Error> {
-        let Some(session) = &self.session else { return Ok(Batch::Last) };
+    async fn read_rows(
+        &mut self,
+        handle: &Handle,
+        ready: &mut EventQueue<PageEvent>,
+    ) -> Result<RowBatch, Error> {
+        let Some(session) = &self.session else { return Ok(RowBatch::CaughtUp) };
         let rows = handle.rows(session, self.after, BATCH).await?;
-        let batch = if rows.len() < BATCH { Batch::Last } else { Batch::Full };
-        for said in rows {
-            self.after = said.id;
-            ready.push_back(PageEvent::Row(said.into()));
+        let batch = if rows.len() < BATCH { RowBatch::CaughtUp } else { RowBatch::Partial };
+        for row in rows {
+            self.after = row.id;
+            ready.push_back(PageEvent::TranscriptMessage(row.into()));
         }
         Ok(batch)
     }
 
-    fn look(&mut self, view: &View, ready: &mut Ready<PageEvent>) {
-        ready.extend(self.shown.follow(Now::from(view)).into_iter().map(PageEvent::Change));
+    fn read_live(&mut self, view: &SessionView, ready: &mut EventQueue<PageEvent>) {
+        ready.extend(self.diff.update(LiveView::from(view)).into_iter().map(PageEvent::LiveChange));
     }
 }
 
@@ -119,7 +122,7 @@ struct SessionEvent {
 }
 
 #[derive(Serialize)]
-struct Trouble {
+struct StreamFailure {
     message: String,
 }
 
@@ -131,12 +134,12 @@ impl sse::Encoder for PageEncoder {
             PageEvent::Session { id, after } => {
                 sse::named("session", &SessionEvent { id }).id(after.to_string())
             }
-            PageEvent::Row(row) => sse::named("row", &row).id(row.id.to_string()),
-            PageEvent::Change(change) => sse::named(change.name(), &change),
+            PageEvent::TranscriptMessage(row) => sse::named("row", &row).id(row.id.to_string()),
+            PageEvent::LiveChange(change) => sse::named(change.name(), &change),
         }]
     }
 
     fn failed(&mut self, error: &Error) -> Vec<Event> {
-        vec![sse::named("trouble", &Trouble { message: error.to_string() })]
+        vec![sse::named("trouble", &StreamFailure { message: error.to_string() })]
     }
 }

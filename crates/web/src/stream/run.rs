@@ -1,27 +1,25 @@
-//! The run stream: what happened and happens in a run, as events.
+//! The run stream: the past and future events of a run.
 //!
-//! A position in the stream names the rows sent, how much of the next one, and a fingerprint of that: after a crash the
-//! model may say something else, and a client that comes back at a position is told so.
+//! A stream position contains the number of rows sent, the offset in the next row, and a fingerprint of the text up to
+//! there. After a crash the model may produce another text; the fingerprint detects that when a client resumes.
 
 use std::time::Duration;
 
 use petasos_core::Millis;
 use petasos_core::ids::{RowId, SessionKey, TurnId};
-use petasos_core::journal::Outcome;
+use petasos_core::journal::MessageOutcome;
 use petasos_core::transcript::{Role, ToolCall};
-use petasos_gateway::{Approval, Error, Handle, RunEnd, RunRow, Said, View};
+use petasos_gateway::{Error, Handle, RunApproval, RunEnd, RunRow, SessionView, TranscriptRow};
 
-use super::{BATCH, Batch, Followed, Ready};
+use super::{BATCH, EventQueue, RowBatch, StreamSource};
 
-/// Something that happened, in its order.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) enum RunEvent {
-    /// More of an answer's text. `restarted`: what was sent of it is void, this is how it begins.
+    /// More text of an answer. `restarted`: discard the text sent so far; the answer begins with this.
     Text {
         text: String,
         restarted: bool,
     },
-    /// The text of an answer is complete.
     TextComplete {
         text: String,
     },
@@ -35,24 +33,20 @@ pub(crate) enum RunEvent {
         failed: bool,
         took: Duration,
     },
-    /// The run waits for its client to approve a command.
-    ApprovalRequested(Approval),
-    /// It does not wait any more.
-    ApprovalEnded(Approval),
-    /// Nothing comes after this.
+    ApprovalRequested(RunApproval),
+    ApprovalEnded(RunApproval),
     Ended(RunEnd),
 }
 
-/// A position in the stream.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub(crate) struct Position {
+pub(crate) struct StreamPosition {
     rows: usize,
-    /// Bytes of the next row's text, then its calls.
+    /// Bytes of the next row's text, then the number of its tool calls.
     offset: usize,
     fingerprint: u32,
 }
 
-impl Position {
+impl StreamPosition {
     pub(crate) fn parse(id: &str) -> Option<Self> {
         let mut parts = id.splitn(3, '.');
         let rows = parts.next()?.parse().ok()?;
@@ -66,25 +60,23 @@ impl Position {
     }
 }
 
-/// One run, followed from a position on.
+/// The events of one run from a position on.
 pub(crate) struct RunStream {
     run: RunRow,
-    script: Script,
-    /// The last row that was read.
+    translator: RunTranslator,
     after: RowId,
 }
 
 impl RunStream {
-    /// From `from` on, or from the beginning.
-    pub(crate) fn new(run: RunRow, from: Option<Position>) -> Self {
+    pub(crate) fn new(run: RunRow, from: Option<StreamPosition>) -> Self {
         let after = run.after_row.unwrap_or(RowId(0));
-        let script = Script::new(run.id.clone(), from.unwrap_or_default());
-        Self { run, script, after }
+        let translator = RunTranslator::new(run.id.clone(), from.unwrap_or_default());
+        Self { run, translator, after }
     }
 }
 
-impl Followed for RunStream {
-    type Event = (Position, RunEvent);
+impl StreamSource for RunStream {
+    type Event = (StreamPosition, RunEvent);
 
     const POLL: Option<Duration> = Some(Duration::from_secs(5));
 
@@ -92,82 +84,98 @@ impl Followed for RunStream {
         &self.run.key
     }
 
-    fn enter(&mut self, _: &View, _: &mut Ready<Self::Event>) -> bool {
+    fn select_transcript(&mut self, _: &SessionView, _: &mut EventQueue<Self::Event>) -> bool {
         true
     }
 
-    async fn read(&mut self, handle: &Handle, ready: &mut Ready<Self::Event>) -> Result<Batch, Error> {
+    async fn read_rows(
+        &mut self,
+        handle: &Handle,
+        ready: &mut EventQueue<Self::Event>,
+    ) -> Result<RowBatch, Error> {
         let Some((run, rows, approvals)) = handle.run_rows(&self.run.id, self.after, BATCH).await? else {
-            return Ok(Batch::End);
+            return Ok(RowBatch::End);
         };
         let full = rows.len() == BATCH;
         self.run = run;
-        let cancelled = self.run.end.as_ref().is_some_and(|end| end.outcome == Outcome::Cancelled);
+        let cancelled = self.run.end.as_ref().is_some_and(|end| end.outcome == MessageOutcome::Cancelled);
         let last = self.run.last_row;
         for row in rows {
             self.after = row.id;
-            // What stands for an answer that was cut off is for the transcript.
+            // The placeholder for an interrupted answer belongs to the transcript only.
             if !(cancelled && Some(row.id) == last) {
-                self.script.row(row, &approvals, ready);
+                self.translator.push_row(row, &approvals, ready);
             }
         }
         match self.run.end.clone() {
-            _ if full => Ok(Batch::Full),
-            None => Ok(Batch::Last),
+            _ if full => Ok(RowBatch::Partial),
+            None => Ok(RowBatch::CaughtUp),
             Some(end) => {
-                self.script.ended(end, ready);
-                Ok(Batch::End)
+                self.translator.push_end(end, ready);
+                Ok(RowBatch::End)
             }
         }
     }
 
-    fn look(&mut self, view: &View, ready: &mut Ready<Self::Event>) {
+    fn read_live(&mut self, view: &SessionView, ready: &mut EventQueue<Self::Event>) {
         let ours = view.live.as_ref().filter(|live| live.turn == TurnId::from(self.run.inbox));
-        if let Some(live) = ours.filter(|live| live.step as usize == self.script.answers) {
-            self.script.grows(&live.text, ready);
+        if let Some(live) = ours.filter(|live| live.step as usize == self.translator.answers) {
+            self.translator.push_text(&live.text, ready);
         }
     }
 }
 
-/// What was sent, and how to send the rest.
+/// Translates transcript rows and live text into events that the client does not have yet.
 #[derive(Debug)]
-struct Script {
+struct RunTranslator {
     run: String,
-    /// The reader has everything up to here already.
-    from: Position,
-    /// The question was seen: what follows is ours.
-    begun: bool,
+    /// The client has all events up to here.
+    from: StreamPosition,
+    /// The question of the run was read: the rows after it belong to the run.
+    started: bool,
     rows: usize,
     /// Answers among the rows.
     answers: usize,
-    /// What was sent of the next one.
+    /// The text of the next answer that was sent.
     text: String,
-    asked_at: Millis,
+    call_started_at: Millis,
 }
 
-impl Script {
-    fn new(run: String, from: Position) -> Self {
-        let (rows, answers, asked_at) = (0, 0, Millis(0));
-        Self { run, from, begun: false, rows, answers, text: String::new(), asked_at }
+impl RunTranslator {
+    fn new(run: String, from: StreamPosition) -> Self {
+        Self {
+            run,
+            from,
+            started: false,
+            rows: 0,
+            answers: 0,
+            text: String::new(),
+            call_started_at: Millis(0),
+        }
     }
 
-    fn position(&self) -> Position {
-        Position { rows: self.rows, offset: self.text.len(), fingerprint: fingerprint(&self.text) }
+    fn position(&self) -> StreamPosition {
+        StreamPosition { rows: self.rows, offset: self.text.len(), fingerprint: fingerprint(&self.text) }
     }
 
-    /// A row that is on disk.
-    fn row(&mut self, row: Said, asked: &[Approval], out: &mut Ready<(Position, RunEvent)>) {
-        let (id, message) = (row.id, row.message);
-        if !self.begun {
-            self.begun =
+    fn push_row(
+        &mut self,
+        row: TranscriptRow,
+        approvals: &[RunApproval],
+        queue: &mut EventQueue<(StreamPosition, RunEvent)>,
+    ) {
+        let id = row.id;
+        let message = row.message;
+        if !self.started {
+            self.started =
                 message.role == Role::User && message.platform_message_id.as_ref() == Some(&self.run);
             return;
         }
         match message.role {
             Role::Assistant => {
-                self.grows(&message.content, out);
-                self.asked_at = message.at;
-                self.answer_done(&message.content, message.tool_calls, out);
+                self.push_text(&message.content, queue);
+                self.call_started_at = message.at;
+                self.finish_answer(&message.content, message.tool_calls, queue);
             }
             Role::Tool => {
                 let content = message.content;
@@ -176,74 +184,88 @@ impl Script {
                     name: message.tool_name.unwrap_or_default(),
                     failed: is_error(&content),
                     content,
-                    took: message.at.since(self.asked_at),
+                    took: message.at.since(self.call_started_at),
                 };
                 self.rows += 1;
-                self.send(self.position(), event, out);
+                self.push_if_new(self.position(), event, queue);
             }
             Role::Notice => {
-                let event = asked.iter().find_map(|it| match () {
-                    () if it.asked_row == Some(id) => Some(RunEvent::ApprovalRequested(it.clone())),
-                    () if it.ended_row == Some(id) => Some(RunEvent::ApprovalEnded(it.clone())),
-                    () => None,
+                let event = approvals.iter().find_map(|approval| {
+                    if approval.asked_row == Some(id) {
+                        return Some(RunEvent::ApprovalRequested(approval.clone()));
+                    }
+                    (approval.ended_row == Some(id)).then(|| RunEvent::ApprovalEnded(approval.clone()))
                 });
                 if let Some(event) = event {
                     self.rows += 1;
-                    self.send(self.position(), event, out);
+                    self.push_if_new(self.position(), event, queue);
                 }
             }
             Role::User | Role::Summary => {}
         }
     }
 
-    fn answer_done(&mut self, text: &str, calls: Vec<ToolCall>, out: &mut Ready<(Position, RunEvent)>) {
-        let spoken = Position { rows: self.rows, offset: text.len(), fingerprint: fingerprint(text) };
-        if !text.trim().is_empty() && (self.from == Position::default() || self.rows > self.from.rows) {
-            out.push_back((spoken, RunEvent::TextComplete { text: text.to_owned() }));
+    fn finish_answer(
+        &mut self,
+        text: &str,
+        calls: Vec<ToolCall>,
+        queue: &mut EventQueue<(StreamPosition, RunEvent)>,
+    ) {
+        let after_text =
+            StreamPosition { rows: self.rows, offset: text.len(), fingerprint: fingerprint(text) };
+        if !text.trim().is_empty() && (self.from == StreamPosition::default() || self.rows > self.from.rows) {
+            queue.push_back((after_text, RunEvent::TextComplete { text: text.to_owned() }));
         }
         for (at, call) in calls.into_iter().enumerate() {
-            self.send(Position { offset: text.len() + at + 1, ..spoken }, RunEvent::ToolCalled { call }, out);
+            self.push_if_new(
+                StreamPosition { offset: text.len() + at + 1, ..after_text },
+                RunEvent::ToolCalled { call },
+                queue,
+            );
         }
         self.rows += 1;
         self.answers += 1;
         self.text.clear();
     }
 
-    /// The text of the next answer, as far as it has come.
-    fn grows(&mut self, text: &str, out: &mut Ready<(Position, RunEvent)>) {
+    /// Handles the text of the next answer, which may still grow.
+    fn push_text(&mut self, text: &str, queue: &mut EventQueue<(StreamPosition, RunEvent)>) {
         if self.rows < self.from.rows || text.is_empty() {
             return;
         }
-        let mut void = !text.starts_with(&self.text);
+        let mut restarted = !text.starts_with(&self.text);
         if self.rows == self.from.rows && self.from.offset > 0 && self.text.is_empty() {
-            // The reader has some of this answer: is it how this text begins?
+            // The client has a part of this answer; compare it with the beginning of this text.
             let seen = text.get(..self.from.offset.min(text.len())).unwrap_or_default();
-            void = fingerprint(seen) != self.from.fingerprint;
-            if !void {
+            restarted = fingerprint(seen) != self.from.fingerprint;
+            if !restarted {
                 seen.clone_into(&mut self.text);
             }
         }
-        if void {
+        if restarted {
             self.text.clear();
-            self.from = Position { rows: self.rows, ..Position::default() };
+            self.from = StreamPosition { rows: self.rows, ..StreamPosition::default() };
         }
         let more = text[self.text.len()..].to_owned();
         text.clone_into(&mut self.text);
         if !more.is_empty() {
-            self.send(self.position(), RunEvent::Text { text: more, restarted: void }, out);
+            self.push_if_new(self.position(), RunEvent::Text { text: more, restarted }, queue);
         }
     }
 
-    /// Stands behind everything.
-    fn ended(&self, end: RunEnd, out: &mut Ready<(Position, RunEvent)>) {
-        let position = Position { rows: self.rows + 1, ..Position::default() };
-        self.send(position, RunEvent::Ended(end), out);
+    fn push_end(&self, end: RunEnd, queue: &mut EventQueue<(StreamPosition, RunEvent)>) {
+        let position = StreamPosition { rows: self.rows + 1, ..StreamPosition::default() };
+        self.push_if_new(position, RunEvent::Ended(end), queue);
     }
 
-    /// Unless the reader has it already.
-    fn send(&self, position: Position, event: RunEvent, out: &mut Ready<(Position, RunEvent)>) {
+    fn push_if_new(
+        &self,
+        position: StreamPosition,
+        event: RunEvent,
+        queue: &mut EventQueue<(StreamPosition, RunEvent)>,
+    ) {
         if (position.rows, position.offset) > (self.from.rows, self.from.offset) {
-            out.push_back((position, event));
+            queue.push_back((position, event));
         }
     }
 }
@@ -253,7 +275,7 @@ fn is_error(content: &str) -> bool {
     parsed.is_some_and(|it| it.get("error").is_some_and(|error| !error.is_null() && error != ""))
 }
 
-/// Tells texts apart (FNV-1a).
+/// FNV-1a.
 fn fingerprint(text: &str) -> u32 {
     text.bytes().fold(0x811c_9dc5, |hash: u32, byte| (hash ^ u32::from(byte)).wrapping_mul(0x0100_0193))
 }
@@ -261,7 +283,7 @@ fn fingerprint(text: &str) -> u32 {
 #[cfg(test)]
 mod tests {
     use petasos_core::transcript::{EffectState, Message};
-    use petasos_gateway::Said;
+    use petasos_gateway::TranscriptRow;
 
     use super::*;
 
@@ -269,7 +291,7 @@ mod tests {
         ToolCall { id: id.into(), name: "clock".into(), arguments: "{}".into() }
     }
 
-    fn rows() -> Vec<Said> {
+    fn rows() -> Vec<TranscriptRow> {
         let question = Message { platform_message_id: Some("run".into()), ..Message::user("q", Millis(0)) };
         let before =
             Message { platform_message_id: Some("older".into()), ..Message::user("before", Millis(0)) };
@@ -277,7 +299,7 @@ mod tests {
             before,
             Message::assistant("an older answer", Millis(0)),
             question,
-            Message::asking("Let me look.", vec![call("a"), call("b")], Millis(10)),
+            Message::tool_request("Let me look.", vec![call("a"), call("b")], Millis(10)),
             Message::tool(&call("a"), "noon", EffectState::Known, Millis(20)),
             Message::notice("May I?", Millis(21)),
             Message::notice("a remark", Millis(22)),
@@ -286,7 +308,7 @@ mod tests {
             Message::assistant("Noon.", Millis(40)),
         ];
         let rows = messages.into_iter().enumerate();
-        rows.map(|(at, message)| Said {
+        rows.map(|(at, message)| TranscriptRow {
             id: RowId(at as i64),
             message,
             state: petasos_gateway::RowState::Active,
@@ -294,8 +316,8 @@ mod tests {
         .collect()
     }
 
-    fn question() -> Approval {
-        Approval {
+    fn question() -> RunApproval {
+        RunApproval {
             id: "q".into(),
             command: "rm -r x".into(),
             folder: None,
@@ -309,19 +331,20 @@ mod tests {
         }
     }
 
-    fn sent(from: Position) -> Vec<(Position, RunEvent)> {
-        let (mut script, mut out) = (Script::new("run".into(), from), Ready::new());
-        rows().into_iter().for_each(|row| script.row(row, &[question()], &mut out));
-        out.into()
+    fn sent(from: StreamPosition) -> Vec<(StreamPosition, RunEvent)> {
+        let mut translator = RunTranslator::new("run".into(), from);
+        let mut queue = EventQueue::new();
+        rows().into_iter().for_each(|row| translator.push_row(row, &[question()], &mut queue));
+        queue.into()
     }
 
-    fn without_complete(events: Vec<(Position, RunEvent)>) -> Vec<(Position, RunEvent)> {
+    fn without_complete(events: Vec<(StreamPosition, RunEvent)>) -> Vec<(StreamPosition, RunEvent)> {
         events.into_iter().filter(|(_, event)| !matches!(event, RunEvent::TextComplete { .. })).collect()
     }
 
     #[test]
-    fn a_run_is_sent_from_its_question_on() {
-        let names: Vec<_> = sent(Position::default())
+    fn sends_run_from_its_question_on() {
+        let names: Vec<_> = sent(StreamPosition::default())
             .into_iter()
             .map(|(_, event)| match event {
                 RunEvent::Text { text, restarted } => format!("text {text} {restarted}"),
@@ -330,8 +353,8 @@ mod tests {
                 RunEvent::ToolReturned { call, failed, took, .. } => {
                     format!("returned {call} {failed} {took:?}")
                 }
-                RunEvent::ApprovalRequested(asked) => format!("asked {}", asked.id),
-                RunEvent::ApprovalEnded(asked) => format!("answered {}", asked.id),
+                RunEvent::ApprovalRequested(approval) => format!("asked {}", approval.id),
+                RunEvent::ApprovalEnded(approval) => format!("answered {}", approval.id),
                 RunEvent::Ended(_) => "ended".into(),
             })
             .collect();
@@ -353,34 +376,35 @@ mod tests {
     }
 
     #[test]
-    fn a_client_that_resumes_anywhere_gets_exactly_the_rest() {
-        let all = without_complete(sent(Position::default()));
+    fn resuming_at_any_position_sends_exactly_the_rest() {
+        let all = without_complete(sent(StreamPosition::default()));
         for (at, (position, _)) in all.iter().enumerate() {
-            let back = Position::parse(&position.id()).expect("a position");
+            let back = StreamPosition::parse(&position.id()).expect("a position");
             assert_eq!(back, *position);
             assert_eq!(without_complete(sent(back)), all[at + 1..], "after {}", position.id());
         }
     }
 
     #[test]
-    fn a_text_is_continued_or_sent_anew() {
-        let half = Position { rows: 0, offset: 3, fingerprint: fingerprint("Let") };
+    fn continues_or_restarts_text_by_fingerprint() {
+        let half = StreamPosition { rows: 0, offset: 3, fingerprint: fingerprint("Let") };
         assert_eq!(sent(half)[0].1, RunEvent::Text { text: " me look.".into(), restarted: false });
-        let other = Position { rows: 0, offset: 3, fingerprint: fingerprint("Wha") };
+        let other = StreamPosition { rows: 0, offset: 3, fingerprint: fingerprint("Wha") };
         assert_eq!(sent(other)[0].1, RunEvent::Text { text: "Let me look.".into(), restarted: true });
-        assert_eq!(sent(other).len(), sent(Position::default()).len());
+        assert_eq!(sent(other).len(), sent(StreamPosition::default()).len());
     }
 
     #[test]
-    fn a_text_that_grows_and_becomes_a_row_is_sent_once() {
-        let (mut script, mut out) = (Script::new("run".into(), Position::default()), Ready::new());
+    fn sends_growing_text_and_its_row_once() {
+        let mut translator = RunTranslator::new("run".into(), StreamPosition::default());
+        let mut queue = EventQueue::new();
         let mut rows = rows().into_iter();
-        rows.by_ref().take(3).for_each(|row| script.row(row, &[], &mut out));
+        rows.by_ref().take(3).for_each(|row| translator.push_row(row, &[], &mut queue));
         for text in ["", "Let", "Let me", "Let me", "What", "Let me l"] {
-            script.grows(text, &mut out);
+            translator.push_text(text, &mut queue);
         }
-        rows.take(1).for_each(|row| script.row(row, &[], &mut out));
-        let texts: Vec<_> = out
+        rows.take(1).for_each(|row| translator.push_row(row, &[], &mut queue));
+        let texts: Vec<_> = queue
             .iter()
             .filter_map(|(_, event)| match event {
                 RunEvent::Text { text, restarted } => Some((text.as_str(), *restarted)),

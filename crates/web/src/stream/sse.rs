@@ -11,20 +11,20 @@ use petasos_gateway::Error;
 use serde::Serialize;
 use tracing::warn;
 
-use super::{CancelOnDrop, Followed, Reader};
+use super::{CancelOnDrop, StreamReader, StreamSource};
 
-/// Puts events into the words of one kind of client.
+/// Encodes events for one kind of client.
 pub(crate) trait Encoder: Send + 'static {
     type Event;
 
-    /// Sent before anything has happened.
+    /// Events at the start of the stream.
     fn open(&mut self) -> Vec<Event> {
         Vec::new()
     }
 
     fn encode(&mut self, event: Self::Event) -> Vec<Event>;
 
-    /// Sent when the stream cannot be read any further.
+    /// Events after a read error.
     fn failed(&mut self, _error: &Error) -> Vec<Event> {
         Vec::new()
     }
@@ -32,7 +32,7 @@ pub(crate) trait Encoder: Send + 'static {
 
 /// An event without a name.
 pub(crate) fn data(data: &impl Serialize) -> Event {
-    // Our own types with text as keys: JSON can express all of them.
+    // Our own types have string keys, so serialization does not fail.
     Event::default().data(serde_json::to_string(data).unwrap_or_default())
 }
 
@@ -40,60 +40,60 @@ pub(crate) fn named(name: &str, value: &impl Serialize) -> Event {
     data(value).event(name)
 }
 
-struct Encoding<F: Followed, E> {
-    reader: Reader<F>,
+struct EncodedStream<F: StreamSource, E> {
+    reader: StreamReader<F>,
     encoder: E,
     cancel: Option<CancelOnDrop>,
     ready: VecDeque<Event>,
-    over: bool,
+    finished: bool,
 }
 
-/// Dropping the response (its client has gone) drops `cancel`.
+/// Dropping the response, as on disconnect, drops `cancel`.
 pub(crate) fn respond<F, E>(
-    reader: Reader<F>,
+    reader: StreamReader<F>,
     mut encoder: E,
     cancel: Option<CancelOnDrop>,
     keep_alive: KeepAlive,
     mut headers: HeaderMap,
 ) -> Response
 where
-    F: Followed,
+    F: StreamSource,
     E: Encoder<Event = F::Event>,
 {
     let ready = encoder.open().into();
-    let encoding = Encoding { reader, encoder, cancel, ready, over: false };
-    let events = stream::unfold(encoding, |mut encoding| async {
-        let event = encoding.next().await?;
-        Some((Ok::<_, Infallible>(event), encoding))
+    let encoded = EncodedStream { reader, encoder, cancel, ready, finished: false };
+    let events = stream::unfold(encoded, |mut encoded| async {
+        let event = encoded.next().await?;
+        Some((Ok::<_, Infallible>(event), encoded))
     });
     headers.insert(HeaderName::from_static("x-accel-buffering"), HeaderValue::from_static("no"));
     (headers, Sse::new(events).keep_alive(keep_alive)).into_response()
 }
 
-impl<F: Followed, E: Encoder<Event = F::Event>> Encoding<F, E> {
+impl<F: StreamSource, E: Encoder<Event = F::Event>> EncodedStream<F, E> {
     async fn next(&mut self) -> Option<Event> {
         loop {
             if let Some(event) = self.ready.pop_front() {
                 return Some(event);
             }
-            if self.over {
+            if self.finished {
                 return None;
             }
             match self.reader.next().await {
                 Ok(Some(event)) => {
                     self.ready.extend(self.encoder.encode(event));
-                    self.over = self.reader.is_over();
+                    self.finished = self.reader.is_over();
                 }
                 Ok(None) => return None,
                 Err(error) => {
-                    let session = self.reader.followed.key().as_str();
-                    warn!(session, %error, "cannot read a stream any further");
+                    let session = self.reader.source.key().as_str();
+                    warn!(session, %error, "cannot read event stream");
                     self.ready.extend(self.encoder.failed(&error));
-                    self.over = true;
+                    self.finished = true;
                 }
             }
-            // Its client did not leave: after an error the run goes on.
-            if let Some(cancel) = self.cancel.as_mut().filter(|_| self.over) {
+            // The client did not disconnect: after an error the run goes on.
+            if let Some(cancel) = self.cancel.as_mut().filter(|_| self.finished) {
                 cancel.disarm();
             }
         }

@@ -1,4 +1,4 @@
-//! Shells and interpreters: programs that are given programs.
+//! Rules for shells and interpreters.
 
 use alloc::string::String;
 use alloc::vec::Vec;
@@ -7,13 +7,13 @@ use super::{has, operands, value};
 use crate::analysis::path;
 use crate::analysis::state::Stream;
 use crate::analysis::text::{has_hole, matches};
-use crate::analysis::walk::{Walk, Walked};
+use crate::analysis::walk::{Walk, WalkResult};
 use crate::{Category, Hardline};
 
 const SHELLS: [&str; 12] =
     ["sh", "bash", "dash", "zsh", "ksh", "mksh", "ash", "fish", "rbash", "csh", "tcsh", "yash"];
 
-/// Interpreters, and the options behind which a program stands.
+/// Interpreters and their options for inline code.
 const INTERPRETERS: [(&str, &[&str]); 17] = [
     ("expect", &["-c"]),
     ("python*", &["-c"]),
@@ -40,7 +40,7 @@ impl Walk<'_> {
         name: &str,
         args: &[String],
         input: &Stream,
-    ) -> Walked<Option<Stream>> {
+    ) -> WalkResult<Option<Stream>> {
         if SHELLS.contains(&name) {
             return self.shell(args, input).map(Some);
         }
@@ -93,9 +93,9 @@ impl Walk<'_> {
             match input {
                 Stream::Known(text) if text.trim().is_empty() => {}
                 Stream::Known(text) => self.foreign(text)?,
-                Stream::Unknown => self.ask(Category::InlineCode),
-                Stream::Decoded => self.ask(Category::DecodedCode),
-                Stream::Remote => self.ask(Category::RemoteCode),
+                Stream::Unknown => self.report(Category::InlineCode),
+                Stream::Decoded => self.report(Category::DecodedCode),
+                Stream::Remote => self.report(Category::RemoteCode),
             }
         } else if let Some(file) = operands(args).first() {
             self.other_file(file);
@@ -103,12 +103,12 @@ impl Walk<'_> {
         Ok(Some(input.filtered()))
     }
 
-    fn shell(&mut self, args: &[String], input: &Stream) -> Walked<Stream> {
+    fn shell(&mut self, args: &[String], input: &Stream) -> WalkResult<Stream> {
         let flag =
             args.iter().position(|arg| arg.starts_with('-') && !arg.starts_with("--") && arg.contains('c'));
         if let Some(at) = flag {
             let rest = super::wrap::after_options(&args[at + 1..], &["-o", "-O"]);
-            let Some((code, positional)) = rest.split_first() else { return Ok(Stream::nothing()) };
+            let Some((code, positional)) = rest.split_first() else { return Ok(Stream::empty()) };
             let positional = positional.get(1..).unwrap_or_default().to_vec();
             return self.isolated(|walk| {
                 walk.state.set("@", positional);
@@ -126,13 +126,13 @@ impl Walk<'_> {
         Ok(input.filtered())
     }
 
-    /// A script in a file: known if this very command wrote it. Other files are the owner's.
-    fn file(&mut self, path: &str) -> Walked<()> {
+    /// A script file: known if this command wrote it; other files belong to the owner.
+    fn file(&mut self, path: &str) -> WalkResult<()> {
         if path.starts_with("/dev/tcp/") {
-            self.ask(Category::RemoteShell);
+            self.report(Category::RemoteShell);
         }
-        self.ask_about_holes(path);
-        let content = self.state.written(&self.place(path)).cloned();
+        self.report_holes(path);
+        let content = self.state.written(&self.absolute(path)).cloned();
         match content {
             Some(content) => self.script_from(&content),
             None => Ok(()),
@@ -140,27 +140,27 @@ impl Walk<'_> {
     }
 
     fn other_file(&mut self, path: &str) {
-        match self.state.written(&self.place(path)) {
-            Some(Stream::Remote) => self.ask(Category::RemoteCode),
-            Some(Stream::Decoded) => self.ask(Category::DecodedCode),
-            Some(Stream::Known(_) | Stream::Unknown) => self.ask(Category::InlineCode),
+        match self.state.written(&self.absolute(path)) {
+            Some(Stream::Remote) => self.report(Category::RemoteCode),
+            Some(Stream::Decoded) => self.report(Category::DecodedCode),
+            Some(Stream::Known(_) | Stream::Unknown) => self.report(Category::InlineCode),
             None => {}
         }
     }
 
-    /// A shell reads this.
-    pub(super) fn script_from(&mut self, content: &Stream) -> Walked<()> {
+    /// Walks content that a shell reads.
+    pub(super) fn script_from(&mut self, content: &Stream) -> WalkResult<()> {
         match content {
             Stream::Known(text) => self.isolated(|walk| walk.code(text)).map(drop)?,
-            Stream::Unknown => self.ask(Category::Obscured),
-            Stream::Decoded => self.ask(Category::DecodedCode),
-            Stream::Remote => self.ask(Category::RemoteCode),
+            Stream::Unknown => self.report(Category::Obscured),
+            Stream::Decoded => self.report(Category::DecodedCode),
+            Stream::Remote => self.report(Category::RemoteCode),
         }
         Ok(())
     }
 
-    /// A program in another language is not read. What it hands to a shell or deletes by name is looked at.
-    fn foreign(&mut self, code: &str) -> Walked<()> {
+    /// Code in another language is not parsed; shell commands and deletions in its string literals are walked.
+    fn foreign(&mut self, code: &str) -> WalkResult<()> {
         const STARTS: [&str; 12] = [
             "system",
             "popen",
@@ -186,8 +186,8 @@ impl Walk<'_> {
             "rmdir_recursive",
             "unlinkSync",
         ];
-        self.ask(Category::InlineCode);
-        self.ask_about_holes(code);
+        self.report(Category::InlineCode);
+        self.report_holes(code);
         self.spend(code.len())?;
         let forks = code.contains("fork")
             && ["while", "loop", "for(", "for (", "until"].iter().any(|word| code.contains(word));
@@ -203,7 +203,7 @@ impl Walk<'_> {
             for literal in literals.iter().chain([&literals.join(" ")]) {
                 self.only_hardline(literal)?;
             }
-            // a list of words: ["rm", "-rf", "/"], with other strings before it
+            // a list of words such as ["rm", "-rf", "/"], after other strings
             for at in 0..literals.len().min(8) {
                 self.only_hardline(&literals[at..].join(" "))?;
             }
@@ -226,14 +226,14 @@ impl Walk<'_> {
         Ok(())
     }
 
-    pub(super) fn only_hardline(&mut self, code: &str) -> Walked<()> {
+    pub(super) fn only_hardline(&mut self, code: &str) -> WalkResult<()> {
         let before = self.found.clone();
         self.isolated(|walk| walk.code(code))?;
         self.found = before;
         Ok(())
     }
 
-    fn awk(&mut self, args: &[String]) -> Walked<()> {
+    fn awk(&mut self, args: &[String]) -> WalkResult<()> {
         let Some(program) = args.iter().find(|arg| arg.contains('{')) else { return Ok(()) };
         let runs = program.contains("system(")
             || program.contains("|\"")
@@ -241,7 +241,7 @@ impl Walk<'_> {
             || program.contains("| getline")
             || program.contains("|getline");
         if runs {
-            self.ask(Category::InlineCode);
+            self.report(Category::InlineCode);
             for literal in literals(program) {
                 self.isolated(|walk| walk.code(&literal))?;
             }
@@ -254,8 +254,8 @@ impl Walk<'_> {
         Ok(())
     }
 
-    /// Options of ordinary programs that name a program to run.
-    pub(super) fn hooks(&mut self, name: &str, args: &[String]) -> Walked<()> {
+    /// Options of other programs that name a program to run.
+    pub(super) fn hooks(&mut self, name: &str, args: &[String]) -> WalkResult<()> {
         const HOOKS: [&str; 8] = [
             "--checkpoint-action=exec=",
             "--to-command=",
@@ -270,7 +270,7 @@ impl Walk<'_> {
             if let Some(code) = HOOKS.iter().find_map(|hook| arg.find(hook).map(|at| &arg[at + hook.len()..]))
             {
                 self.isolated(|walk| walk.code(code.trim()))?;
-                self.ask(Category::InlineCode);
+                self.report(Category::InlineCode);
             }
         }
         let short = match name {
@@ -292,7 +292,6 @@ fn is_input(path: &str) -> bool {
     matches!(path, "-" | "/dev/stdin" | "/dev/fd/0" | "/proc/self/fd/0")
 }
 
-/// What stands between quotes in a program.
 fn literals(code: &str) -> Vec<String> {
     let mut found = Vec::new();
     let mut rest = code;

@@ -1,15 +1,15 @@
-//! Deleting with everything in it, and writing over disks.
+//! Rules for recursive deletion and overwriting disks.
 
 use alloc::string::String;
 
 use super::{has, operands, value};
 use crate::analysis::path;
 use crate::analysis::text::{has_hole, is_hole};
-use crate::analysis::walk::{Walk, Walked};
+use crate::analysis::walk::{Walk, WalkResult};
 use crate::{Category, Hardline};
 
 impl Walk<'_> {
-    pub(super) fn deletes(&mut self, name: &str, args: &[String]) -> Walked<()> {
+    pub(super) fn deletes(&mut self, name: &str, args: &[String]) -> WalkResult<()> {
         match name {
             "rm" | "grm" => self.rm(args),
             "unlink" | "rmdir" | "trash" | "srm" => {
@@ -23,7 +23,7 @@ impl Walk<'_> {
                 if args.iter().any(|arg| arg.starts_with("--del"))
                     || args.first().is_some_and(|arg| arg == "purge") =>
             {
-                self.ask(Category::RecursiveDelete);
+                self.report(Category::RecursiveDelete);
                 operands(args).last().map_or(Ok(()), |target| self.wipes(target))
             }
             "mv" => {
@@ -47,21 +47,21 @@ impl Walk<'_> {
         }
     }
 
-    fn rm(&mut self, args: &[String]) -> Walked<()> {
+    fn rm(&mut self, args: &[String]) -> WalkResult<()> {
         let recursive =
             has(args, 'r', "recursive") || has(args, 'R', "") || args.iter().any(|arg| is_hole_flag(arg));
         if !recursive {
             return operands(args).into_iter().try_for_each(|target| self.loses(target));
         }
-        self.ask(Category::RecursiveDelete);
+        self.report(Category::RecursiveDelete);
         operands(args).into_iter().try_for_each(|target| {
             self.wipes(target)?;
             self.loses(target)
         })
     }
 
-    /// Ends the walk if deleting this would take the system, a home or the gateway with it.
-    pub(crate) fn wipes(&mut self, target: &str) -> Walked<()> {
+    /// Ends the walk if deleting the target wipes the system, a home or the gateway.
+    pub(crate) fn wipes(&mut self, target: &str) -> WalkResult<()> {
         let place = path::resolve(target, &self.state.cwd);
         match place.and_then(|place| path::wiped(&place, self.context)) {
             Some(hardline) => Err(hardline),
@@ -69,20 +69,19 @@ impl Walk<'_> {
         }
     }
 
-    /// One file less.
-    fn loses(&mut self, target: &str) -> Walked<()> {
+    fn loses(&mut self, target: &str) -> WalkResult<()> {
         if let Some(category) = path::sensitive(target, &self.state.cwd, self.context) {
-            self.ask(category);
+            self.report(category);
         }
         Ok(())
     }
 
-    pub(super) fn over_device(&self, target: &str) -> Walked<()> {
+    pub(super) fn over_device(&self, target: &str) -> WalkResult<()> {
         let place = path::resolve(target, &self.state.cwd);
         if place.is_some_and(|place| path::is_device(&place)) { Err(Hardline::WritesDevice) } else { Ok(()) }
     }
 
-    fn erases(&mut self, name: &str, args: &[String]) -> Walked<()> {
+    fn erases(&mut self, name: &str, args: &[String]) -> WalkResult<()> {
         let harmful = match name {
             "wipefs" => has(args, 'a', "all") || has(args, 'o', "offset"),
             "sgdisk" => has(args, 'Z', "zap-all") || has(args, 'z', "zap") || has(args, 'o', "clear"),
@@ -97,11 +96,11 @@ impl Walk<'_> {
         if !harmful {
             return Ok(());
         }
-        self.ask(Category::Disk);
+        self.report(Category::Disk);
         operands(args).into_iter().try_for_each(|target| self.over_device(target))
     }
 
-    fn partitions(&mut self, name: &str, args: &[String]) -> Walked<()> {
+    fn partitions(&mut self, name: &str, args: &[String]) -> WalkResult<()> {
         let looks = match name {
             "zpool" | "zfs" => !args.first().is_some_and(|verb| {
                 matches!(verb.as_str(), "destroy" | "rollback" | "labelclear" | "create")
@@ -120,22 +119,22 @@ impl Walk<'_> {
             }
         };
         if !looks {
-            self.ask(Category::Disk);
+            self.report(Category::Disk);
         }
         Ok(())
     }
 
-    fn formats(&mut self, args: &[String]) -> Walked<()> {
+    fn formats(&mut self, args: &[String]) -> WalkResult<()> {
         if has(args, 'V', "version") || has(args, '\0', "help") || operands(args).is_empty() {
             return Ok(());
         }
-        self.ask(Category::Disk);
+        self.report(Category::Disk);
         let blind = operands(args).iter().any(|target| has_hole(target) || target.starts_with("/dev/"));
         let device = value(args, "", "--device").is_some_and(|target| target.starts_with("/dev/"));
         if blind || device { Err(Hardline::Formats) } else { Ok(()) }
     }
 
-    /// `of=~/x`: the tilde is not at the start of the word, and some shells expand it all the same.
+    /// `of=~/x`: some shells expand a tilde within a word.
     fn home_in(&self, target: &str) -> String {
         match target.strip_prefix("~/") {
             Some(rest) => alloc::format!("{}/{rest}", self.context.home),
@@ -149,7 +148,7 @@ fn is_format(name: &str) -> bool {
         || name.starts_with("mkfs.")
 }
 
-/// An option that is not known may be any option.
+/// An option with unknown parts may be any option.
 fn is_hole_flag(arg: &str) -> bool {
     arg.starts_with('-') && arg.chars().any(is_hole)
 }

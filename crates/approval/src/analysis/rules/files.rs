@@ -1,35 +1,34 @@
-//! Writing to files that matter, and rights on files.
+//! Rules for writing files and changing permissions.
 
 use alloc::string::String;
 
 use super::{grouped, has, operands, value};
 use crate::analysis::state::Stream;
 use crate::analysis::text::has_hole;
-use crate::analysis::walk::{Walk, Walked};
+use crate::analysis::walk::{Walk, WalkResult};
 use crate::analysis::{own, path};
 use crate::{Category, Hardline};
 
 impl Walk<'_> {
-    /// Something is written to this path.
-    pub(crate) fn writes(&mut self, target: &str) -> Walked<()> {
+    pub(crate) fn writes(&mut self, target: &str) -> WalkResult<()> {
         if target == "/proc/sysrq-trigger" {
             return Err(Hardline::Power);
         }
         if target.starts_with("/dev/tcp/") || target.starts_with("/dev/udp/") {
-            self.ask(Category::RemoteShell);
+            self.report(Category::RemoteShell);
         }
         self.over_device(target)?;
         if let Some(category) = path::sensitive(target, &self.state.cwd, self.context) {
-            self.ask(category);
+            self.report(category);
         }
         Ok(())
     }
 
-    pub(super) fn touches(&mut self, name: &str, args: &[String], input: &Stream) -> Walked<()> {
+    pub(super) fn touches(&mut self, name: &str, args: &[String], input: &Stream) -> WalkResult<()> {
         match name {
             "tee" | "sponge" => operands(args).into_iter().try_for_each(|target| {
                 self.writes(target)?;
-                let place = self.place(target);
+                let place = self.absolute(target);
                 self.state.write(&place, input.clone());
                 Ok(())
             }),
@@ -41,7 +40,7 @@ impl Walk<'_> {
                 operands(args).into_iter().try_for_each(|target| self.writes(target))
             }
             "sed" | "gsed" if operands(args).first().is_some_and(|program| runs_in_sed(program)) => {
-                self.ask(Category::InlineCode);
+                self.report(Category::InlineCode);
                 Ok(())
             }
             "curl" | "wget" | "aria2c" | "http" => self.fetches(name, args),
@@ -49,7 +48,7 @@ impl Walk<'_> {
                 let target = value(args, "-C", "--directory").or_else(|| value(args, "-d", "--dir"));
                 let Some(target) = target else { return Ok(()) };
                 if self.wipes(target).is_err() {
-                    self.ask(Category::SystemFiles);
+                    self.report(Category::SystemFiles);
                 }
                 self.writes(target)
             }
@@ -62,7 +61,7 @@ impl Walk<'_> {
                     || owner.starts_with("0:");
                 let deep = has(args, 'R', "recursive");
                 if deep && (root || operands(args).iter().skip(1).any(|target| self.wipes(target).is_err())) {
-                    self.ask(Category::RecursiveOwner);
+                    self.report(Category::RecursiveOwner);
                 }
                 operands(args).into_iter().skip(1).try_for_each(|target| self.writes(target))
             }
@@ -70,7 +69,7 @@ impl Walk<'_> {
         }
     }
 
-    fn copies(&mut self, name: &str, args: &[String]) -> Walked<()> {
+    fn copies(&mut self, name: &str, args: &[String]) -> WalkResult<()> {
         let targets = operands(args);
         let named = || value(args, "-t", "--target-directory").or_else(|| grouped(args, &['t']));
         let target = if matches!(name, "rsync" | "scp") { None } else { named() };
@@ -83,18 +82,18 @@ impl Walk<'_> {
         self.writes(target)?;
         self.renames(&targets);
         if name == "ln" && targets.iter().any(|target| self.over_device(target).is_err()) {
-            self.ask(Category::Disk);
+            self.report(Category::Disk);
         }
         if let [source, target] = targets.as_slice()
-            && let Some(content) = self.state.written(&self.place(source)).cloned()
+            && let Some(content) = self.state.written(&self.absolute(source)).cloned()
         {
-            let place = self.place(target);
+            let place = self.absolute(target);
             self.state.write(&place, content);
         }
         Ok(())
     }
 
-    /// Under another name the gateway's own files are not recognised.
+    /// A link hides the gateway's own files under another name.
     fn names_anew(&mut self, operands: &[&str], folder: Option<&str>) {
         let (link, targets) = match (folder, operands) {
             (Some(folder), all) => (folder, all),
@@ -103,11 +102,11 @@ impl Walk<'_> {
             (None, []) => return,
         };
         if targets.iter().any(|target| own::leads_home(target, link, &self.state.cwd, self.context)) {
-            self.ask(Category::OwnConfig);
+            self.report(Category::OwnConfig);
         }
     }
 
-    /// Under another name a program is not recognised.
+    /// A renamed program is not recognised.
     fn renames(&mut self, targets: &[&str]) {
         const PROGRAMS: [&str; 12] = [
             "rm",
@@ -127,11 +126,11 @@ impl Walk<'_> {
         if targets.iter().any(is_program)
             || targets.first().is_some_and(|source| has_hole(source) && source.chars().count() == 1)
         {
-            self.ask(Category::Obscured);
+            self.report(Category::Obscured);
         }
     }
 
-    fn fetches(&mut self, name: &str, args: &[String]) -> Walked<()> {
+    fn fetches(&mut self, name: &str, args: &[String]) -> WalkResult<()> {
         let target = match name {
             "wget" => value(args, "-O", "--output-document"),
             "aria2c" => value(args, "-o", "--out"),
@@ -144,18 +143,18 @@ impl Walk<'_> {
         });
         if let Some(target) = named.filter(|target| !matches!(*target, "-" | "")) {
             self.writes(target)?;
-            let place = self.place(target);
+            let place = self.absolute(target);
             self.state.write(&place, Stream::Remote);
         }
         if let Some(target) = grouped(args, &['o', 'O']) {
             self.writes(target)?;
-            let place = self.place(target);
+            let place = self.absolute(target);
             self.state.write(&place, Stream::Remote);
         }
         Ok(())
     }
 
-    fn connects(&mut self, args: &[String]) -> Walked<()> {
+    fn connects(&mut self, args: &[String]) -> WalkResult<()> {
         let shell = args.iter().any(|arg| {
             let lower = arg.to_ascii_lowercase();
             lower.starts_with("exec:")
@@ -167,29 +166,29 @@ impl Walk<'_> {
             arg.starts_with('-') && !arg.starts_with("--") && arg.ends_with(['e', 'c']) && arg.len() <= 6
         });
         if shell || flag {
-            self.ask(Category::RemoteShell);
+            self.report(Category::RemoteShell);
         }
         Ok(())
     }
 
-    fn chmod(&mut self, args: &[String]) -> Walked<()> {
-        // a mode like `-x` looks like an option
+    fn chmod(&mut self, args: &[String]) -> WalkResult<()> {
+        // a mode such as `-x` looks like an option
         let mode = args.iter().find(|arg| {
             !arg.starts_with("--")
                 && !matches!(arg.as_str(), "-R" | "-v" | "-c" | "-f" | "-Rv" | "-Rf" | "-vR")
         });
         let Some(mode) = mode.map(String::as_str) else { return Ok(()) };
         if gives_too_much(mode) {
-            self.ask(Category::WorldWritable);
+            self.report(Category::WorldWritable);
         }
         let runnable = mode.contains('x') && mode.contains('+') || mode.contains('7') || mode.contains('5');
         for target in operands(args).into_iter().filter(|target| *target != mode) {
             self.writes(target)?;
             if has(args, 'R', "recursive") && self.wipes(target).is_err() {
-                self.ask(Category::SystemFiles);
+                self.report(Category::SystemFiles);
             }
             if runnable {
-                let place = self.place(target);
+                let place = self.absolute(target);
                 self.state.make_runnable(&place);
             }
         }
@@ -197,7 +196,7 @@ impl Walk<'_> {
     }
 }
 
-/// Write for everybody, or another's rights for whoever runs it.
+/// World-writable, or setuid/setgid.
 fn gives_too_much(mode: &str) -> bool {
     if mode.chars().all(|c| c.is_ascii_digit()) {
         let digits: alloc::vec::Vec<u32> = mode.chars().filter_map(|c| c.to_digit(8)).collect();
@@ -206,13 +205,13 @@ fn gives_too_much(mode: &str) -> bool {
     }
     mode.split(',').any(|part| {
         let Some(at) = part.find(['+', '=']) else { return false };
-        let (who, what) = part.split_at(at);
-        let everybody = who.contains(['o', 'a']);
-        (everybody && what.contains('w')) || (what.contains('s') && !who.contains('o'))
+        let (class, permission) = part.split_at(at);
+        let all_users = class.contains(['o', 'a']);
+        (all_users && permission.contains('w')) || (permission.contains('s') && !class.contains('o'))
     })
 }
 
-/// GNU sed runs commands with `e`, alone or behind a substitution.
+/// GNU sed runs commands with `e`, alone or after a substitution.
 fn runs_in_sed(program: &str) -> bool {
     let program = program.trim_start_matches(|c: char| c.is_ascii_digit() || c == '$');
     if program == "e" || program.starts_with("e ") {

@@ -1,4 +1,4 @@
-//! What single programs do with their arguments: one function per family.
+//! Rules for programs, one function per family.
 
 mod code;
 mod delete;
@@ -13,26 +13,26 @@ use alloc::vec::Vec;
 use super::path::base;
 use super::state::Stream;
 use super::text::{has_hole, matches};
-use super::walk::{Walk, Walked};
+use super::walk::{Walk, WalkResult};
 use crate::{Category, Hardline};
 
 impl Walk<'_> {
-    /// Runs a command: its name and arguments, with what comes in; says what comes out.
-    pub(super) fn run(&mut self, fields: &[String], input: &Stream) -> Walked<Stream> {
-        let Some((name, args)) = fields.split_first() else { return Ok(Stream::nothing()) };
+    /// Walks a command and returns its output.
+    pub(super) fn run(&mut self, fields: &[String], input: &Stream) -> WalkResult<Stream> {
+        let Some((name, args)) = fields.split_first() else { return Ok(Stream::empty()) };
         match self.state.function(name) {
             Some(body) => self.call(&body, args.to_vec(), input),
             None => self.program(fields, input),
         }
     }
 
-    /// The same, where functions do not count: other programs know nothing of them.
-    fn program(&mut self, fields: &[String], input: &Stream) -> Walked<Stream> {
+    /// Walks a program, ignoring shell functions, which other programs do not know.
+    fn program(&mut self, fields: &[String], input: &Stream) -> WalkResult<Stream> {
         self.spend(0)?;
-        let Some((first, args)) = fields.split_first() else { return Ok(Stream::nothing()) };
+        let Some((first, args)) = fields.split_first() else { return Ok(Stream::empty()) };
         self.names_gateway |= fields.iter().any(|field| self.is_gateway(field));
         let name = base(first);
-        self.own_product(first)?;
+        self.generated_file(first)?;
         if has_hole(name) || (name.contains(['*', '?', '[']) && !matches!(name, "[" | "[[")) {
             self.obscured(name, args, input)?;
             return Ok(Stream::Unknown);
@@ -48,17 +48,17 @@ impl Walk<'_> {
         self.touches(name, args, input)?;
         self.rules_system(name, args)?;
         self.rules_project(name, args, input)?;
-        self.shell_words(name, args)?;
+        self.builtins(name, args)?;
         Ok(output(name, args, input))
     }
 
-    /// The name is only known while it runs. It still must not be something that never runs.
-    fn obscured(&mut self, name: &str, args: &[String], input: &Stream) -> Walked<()> {
+    /// A name with unknown parts must not match a program that could be forbidden.
+    fn obscured(&mut self, name: &str, args: &[String], input: &Stream) -> WalkResult<()> {
         const WORST: [&str; 5] = ["rm", "dd", "mkfs.ext4", "shred", "chmod"];
-        self.ask_about_holes(name);
-        self.ask(Category::Obscured);
+        self.report_holes(name);
+        self.report(Category::Obscured);
         let before = self.found.clone();
-        // nothing is known of the name, so something must be known of the rest
+        // the name is unknown, so only known arguments count
         let args: Vec<String> = args.iter().filter(|arg| !has_hole(arg)).cloned().collect();
         for worst in WORST.into_iter().filter(|worst| matches(name, worst)) {
             self.deletes(worst, &args)?;
@@ -68,37 +68,36 @@ impl Walk<'_> {
         Ok(())
     }
 
-    /// A file that this very script wrote, fetched or made executable, and now runs.
-    fn own_product(&mut self, path: &str) -> Walked<()> {
+    /// A file that this script wrote, fetched or made executable, and now runs.
+    fn generated_file(&mut self, path: &str) -> WalkResult<()> {
         if !path.contains('/') {
             return Ok(());
         }
-        let place = self.place(path);
-        if self.state.is_runnable(&place) {
-            self.ask(Category::MadeRunnable);
+        let path = self.absolute(path);
+        if self.state.is_runnable(&path) {
+            self.report(Category::MadeRunnable);
         }
-        match self.state.written(&place).cloned() {
+        match self.state.written(&path).cloned() {
             Some(content) => self.script_from(&content),
             None => Ok(()),
         }
     }
 
-    /// Builtins that change what the shell knows.
-    fn shell_words(&mut self, name: &str, args: &[String]) -> Walked<()> {
+    fn builtins(&mut self, name: &str, args: &[String]) -> WalkResult<()> {
         match name {
             "cd" | "pushd" => {
                 let target = operands(args).first().copied().unwrap_or(self.context.home);
-                let place = if has_hole(target) || target == "-" {
+                let path = if has_hole(target) || target == "-" {
                     None
                 } else {
                     super::path::resolve(target, &self.state.cwd)
                 };
-                self.state.cwd = place.unwrap_or_default();
+                self.state.cwd = path.unwrap_or_default();
             }
             "popd" => self.state.cwd.clear(),
             "export" | "declare" | "typeset" | "local" | "readonly" => {
                 for (name, value) in args.iter().filter_map(|arg| arg.split_once('=')) {
-                    self.assigned(name, value)?;
+                    self.check_assignment(name, value)?;
                     self.state.set(name, Vec::from([String::from(value)]));
                 }
             }
@@ -118,7 +117,7 @@ impl Walk<'_> {
                     self.state.set("@", args[at + 1..].to_vec());
                 }
             }
-            "hash" if has(args, 'p', "") => self.ask(Category::Obscured),
+            "hash" if has(args, 'p', "") => self.report(Category::Obscured),
             "unset" => args.iter().for_each(|name| self.state.unset(name)),
             "alias" => {
                 for (_, body) in args.iter().filter_map(|arg| arg.split_once('=')) {
@@ -137,7 +136,7 @@ impl Walk<'_> {
 
     pub(super) fn is_gateway(&self, text: &str) -> bool {
         let at_home = !self.context.gateway_home.is_empty() && text.starts_with(self.context.gateway_home);
-        // `grep [p]etasos` finds the same and not itself
+        // `grep [p]etasos` does not match itself
         let plain: String = text.chars().filter(|c| !matches!(c, '[' | ']')).collect();
         let pattern = text.contains('*') && text.contains(char::is_alphanumeric);
         at_home
@@ -145,12 +144,12 @@ impl Walk<'_> {
             || (pattern && (matches(text, "petasos") || matches(text, "petasos.service")))
     }
 
-    pub(super) fn stops_gateway(&self) -> Walked<()> {
+    pub(super) fn stops_gateway(&self) -> WalkResult<()> {
         Err(Hardline::StopsGateway)
     }
 }
 
-/// Is the option there, as `-x`, within `-axb`, or as any beginning of `--long`?
+/// Whether an option is present: `-x`, within `-axb`, or as a prefix of `--long`.
 pub(super) fn has(args: &[String], short: char, long: &str) -> bool {
     args.iter().take_while(|arg| *arg != "--").any(|arg| match arg.strip_prefix("--") {
         Some(name) => {
@@ -161,7 +160,6 @@ pub(super) fn has(args: &[String], short: char, long: &str) -> bool {
     })
 }
 
-/// What is no option.
 pub(super) fn operands(args: &[String]) -> Vec<&str> {
     let mut open = true;
     let mut found = Vec::new();
@@ -199,7 +197,7 @@ pub(super) fn grouped<'a>(args: &'a [String], letters: &[char]) -> Option<&'a st
     args.get(args.iter().position(ends)? + 1).map(String::as_str)
 }
 
-/// What programs print whose output we can tell, and how foreign it is otherwise.
+/// The output of known programs; otherwise unknown with the origin of the input.
 fn output(name: &str, args: &[String], input: &Stream) -> Stream {
     use super::text::{base64, hex, unescape};
     let from_file = operands(args).iter().any(|arg| *arg != "-");
@@ -223,7 +221,7 @@ fn output(name: &str, args: &[String], input: &Stream) -> Stream {
         "printf" => of_text(printf(args)),
         "cat" | "tee" if operands(args).is_empty() || name == "tee" => input.clone(),
         "true" | "false" | ":" | "cd" | "export" | "set" | "test" | "[" | "[[" | "mkdir" | "touch" => {
-            Stream::nothing()
+            Stream::empty()
         }
         "base64" | "basenc" if has(args, 'd', "decode") || has(args, 'D', "") => decoded(base64),
         "xxd" if has(args, 'r', "revert") => decoded(hex),

@@ -7,7 +7,7 @@ use super::{has, operands};
 use crate::Category;
 use crate::analysis::state::Stream;
 use crate::analysis::text::UNKNOWN;
-use crate::analysis::walk::{Walk, Walked};
+use crate::analysis::walk::{Walk, WalkResult};
 
 pub(super) const SQL_CLIENTS: [&str; 13] = [
     "psql",
@@ -26,17 +26,17 @@ pub(super) const SQL_CLIENTS: [&str; 13] = [
 ];
 
 impl Walk<'_> {
-    pub(super) fn rules_project(&mut self, name: &str, args: &[String], input: &Stream) -> Walked<()> {
+    pub(super) fn rules_project(&mut self, name: &str, args: &[String], input: &Stream) -> WalkResult<()> {
         match name {
             "git" => self.git(args)?,
-            "dropdb" | "dropuser" => self.ask(Category::Sql),
-            "mysqladmin" if args.iter().any(|arg| arg == "drop") => self.ask(Category::Sql),
+            "dropdb" | "dropuser" => self.report(Category::Sql),
+            "mysqladmin" if args.iter().any(|arg| arg == "drop") => self.report(Category::Sql),
             "redis-cli"
                 if args.iter().any(|arg| {
                     arg.eq_ignore_ascii_case("flushall") || arg.eq_ignore_ascii_case("flushdb")
                 }) =>
             {
-                self.ask(Category::Sql);
+                self.report(Category::Sql);
             }
             "make" | "gmake" => self.make(args, input)?,
             _ if SQL_CLIENTS.contains(&name) => {
@@ -53,11 +53,11 @@ impl Walk<'_> {
         Ok(())
     }
 
-    fn sql(&mut self, text: &str) -> Walked<()> {
+    fn sql(&mut self, text: &str) -> WalkResult<()> {
         if is_destructive(text) {
-            self.ask(Category::Sql);
+            self.report(Category::Sql);
         }
-        // the way out of a client into a shell
+        // the shell escape of a client
         let escapes = ["\\!", ".shell ", ".system ", "\\copy"];
         for line in text.lines() {
             let Some((escape, at)) =
@@ -68,19 +68,19 @@ impl Walk<'_> {
             if *escape != "\\copy" {
                 self.isolated(|walk| walk.code(&line[at + escape.len()..]))?;
             } else if line.contains("program") {
-                self.ask(Category::InlineCode);
+                self.report(Category::InlineCode);
             }
         }
         Ok(())
     }
 
-    /// Rules that come with the command are run like any other program that does.
-    fn make(&mut self, args: &[String], input: &Stream) -> Walked<()> {
+    /// Rules passed with the command run like any other program.
+    fn make(&mut self, args: &[String], input: &Stream) -> WalkResult<()> {
         let from_input =
             super::value(args, "-f", "--file").is_some_and(|file| file == "-" || file.starts_with("/dev/"));
         let inline = super::value(args, "", "--eval");
         if from_input || inline.is_some() {
-            self.ask(Category::InlineCode);
+            self.report(Category::InlineCode);
             let text = inline.map_or_else(|| input.clone().into_text(), String::from);
             for line in text.lines() {
                 self.only_hardline(line.trim_start_matches(['\t', '@', '-', ' ']))?;
@@ -89,7 +89,7 @@ impl Walk<'_> {
         Ok(())
     }
 
-    fn git(&mut self, args: &[String]) -> Walked<()> {
+    fn git(&mut self, args: &[String]) -> WalkResult<()> {
         self.git_programs(args)?;
         let rest = super::wrap::after_options(args, &["-C", "-c", "--git-dir", "--work-tree", "--namespace"]);
         let Some((verb, args)) = rest.split_first() else { return Ok(()) };
@@ -123,13 +123,13 @@ impl Walk<'_> {
             _ => false,
         };
         if destructive {
-            self.ask(Category::Git);
+            self.report(Category::Git);
         }
         Ok(())
     }
 
-    /// Git runs what it is configured with, and some of its commands run what they are given.
-    fn git_programs(&mut self, args: &[String]) -> Walked<()> {
+    /// Git runs configured programs, and some of its commands run their arguments.
+    fn git_programs(&mut self, args: &[String]) -> WalkResult<()> {
         const KEYS: [&str; 7] = [
             "core.pager",
             "core.editor",
@@ -166,7 +166,7 @@ impl Walk<'_> {
     }
 }
 
-/// Drops, empties, or deletes without saying which rows.
+/// `DROP`, `TRUNCATE`, or `DELETE` without a condition.
 fn is_destructive(sql: &str) -> bool {
     sql.split(';').any(|statement| {
         let words: Vec<String> = statement

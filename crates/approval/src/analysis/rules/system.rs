@@ -1,14 +1,14 @@
-//! Processes, services, containers, power, accounts, and the gateway itself.
+//! Rules for processes, services, containers, power, accounts and the gateway.
 
 use alloc::string::String;
 
 use super::{has, operands};
 use crate::analysis::text::has_hole;
-use crate::analysis::walk::{Walk, Walked};
+use crate::analysis::walk::{Walk, WalkResult};
 use crate::{Category, Hardline};
 
 impl Walk<'_> {
-    pub(super) fn rules_system(&mut self, name: &str, args: &[String]) -> Walked<()> {
+    pub(super) fn rules_system(&mut self, name: &str, args: &[String]) -> WalkResult<()> {
         let asks_help = args.iter().any(|arg| matches!(arg.as_str(), "--help" | "--version"));
         if asks_help {
             return Ok(());
@@ -38,14 +38,14 @@ impl Walk<'_> {
             | "oc" => self.containers(name, args),
             _ => {
                 if changes_system(name, args) {
-                    self.ask(Category::SystemChange);
+                    self.report(Category::SystemChange);
                 }
                 Ok(())
             }
         }
     }
 
-    fn gateway(&mut self, args: &[String]) -> Walked<()> {
+    fn gateway(&mut self, args: &[String]) -> WalkResult<()> {
         const ENDS: [&str; 6] = ["stop", "restart", "drain", "uninstall", "kill", "shutdown"];
         let words = operands(args);
         let ends = words.iter().any(|word| ENDS.contains(word));
@@ -55,12 +55,12 @@ impl Walk<'_> {
         if words.first() == Some(&"config")
             && words.get(1).is_some_and(|verb| matches!(*verb, "set" | "unset" | "edit"))
         {
-            self.ask(Category::OwnConfig);
+            self.report(Category::OwnConfig);
         }
         Ok(())
     }
 
-    fn services(&mut self, name: &str, args: &[String]) -> Walked<()> {
+    fn services(&mut self, name: &str, args: &[String]) -> WalkResult<()> {
         const POWER: [&str; 13] = [
             "poweroff",
             "reboot",
@@ -115,17 +115,17 @@ impl Walk<'_> {
         if self.names_gateway {
             return self.stops_gateway();
         }
-        self.ask(Category::Services);
+        self.report(Category::Services);
         Ok(())
     }
 
-    fn kill(&mut self, args: &[String]) -> Walked<()> {
+    fn kill(&mut self, args: &[String]) -> WalkResult<()> {
         if args.first().is_some_and(|arg| matches!(arg.as_str(), "-l" | "-L" | "--list" | "--table")) {
             return Ok(());
         }
         let mut signal = None;
         let mut at = 0;
-        // a first argument with a dash is a signal, every later one a group
+        // a leading dash argument is a signal, a later one a process group
         if let Some(first) = args.first()
             && first.starts_with('-')
             && first != "--"
@@ -154,7 +154,7 @@ impl Walk<'_> {
                 if self.names_gateway {
                     return self.stops_gateway();
                 }
-                self.ask(Category::KillSweep);
+                self.report(Category::KillSweep);
             }
         }
         if !any && signal == Some("1") {
@@ -163,7 +163,7 @@ impl Walk<'_> {
         Ok(())
     }
 
-    fn sweeps(&mut self, name: &str, args: &[String]) -> Walked<()> {
+    fn sweeps(&mut self, name: &str, args: &[String]) -> WalkResult<()> {
         if name == "killall5" {
             return Err(Hardline::KillsEverything);
         }
@@ -174,21 +174,21 @@ impl Walk<'_> {
             return self.stops_gateway();
         }
         let patterns = operands(args);
-        let everybody = patterns.iter().any(|pattern| matches!(*pattern, "." | ".*" | "" | "*" | "^"));
-        if everybody && name == "pkill" {
+        let every_process = patterns.iter().any(|pattern| matches!(*pattern, "." | ".*" | "" | "*" | "^"));
+        if every_process && name == "pkill" {
             return Err(Hardline::KillsEverything);
         }
-        // a pattern that the gateway's name fits is the gateway's end as well
+        // a pattern that matches the gateway's name stops the gateway
         let fits = name == "pkill"
             && patterns.iter().any(|pattern| pattern.len() > 1 && "petasos".contains(pattern));
         if fits {
             return self.stops_gateway();
         }
-        self.ask(Category::KillSweep);
+        self.report(Category::KillSweep);
         Ok(())
     }
 
-    fn containers(&mut self, name: &str, args: &[String]) -> Walked<()> {
+    fn containers(&mut self, name: &str, args: &[String]) -> WalkResult<()> {
         const ENDS: [&str; 16] = [
             "stop",
             "kill",
@@ -208,7 +208,7 @@ impl Walk<'_> {
             "replace",
         ];
         let words = operands(args);
-        // the verb is among the first words: `system prune`, `compose -f file down`, `volume rm`
+        // the verb is one of the first words: `system prune`, `compose -f file down`, `volume rm`
         let reach = if matches!(name, "kubectl" | "helm" | "oc") { 2 } else { 4 };
         let ends = words.iter().take(reach).any(|word| ENDS.contains(word))
             && !matches!(words.first(), Some(&("run" | "exec" | "build" | "logs")));
@@ -218,7 +218,7 @@ impl Walk<'_> {
         if self.names_gateway {
             return self.stops_gateway();
         }
-        self.ask(Category::Containers);
+        self.report(Category::Containers);
         Ok(())
     }
 }

@@ -7,10 +7,10 @@ use alloc::vec::Vec;
 use super::{has, operands, value};
 use crate::analysis::state::Stream;
 use crate::analysis::text::UNKNOWN;
-use crate::analysis::walk::{Walk, Walked};
+use crate::analysis::walk::{Walk, WalkResult};
 use crate::{Category, Hardline};
 
-/// A program that runs the rest of its line: options that take a value, and arguments before the command.
+/// A program that runs the rest of its line: options with a value, and arguments before the command.
 struct Prefix {
     name: &'static str,
     valued: &'static [&'static str],
@@ -67,8 +67,13 @@ const PREFIXES: [Prefix; 38] = [
 ];
 
 impl Walk<'_> {
-    /// `None`: the program does its own work.
-    pub(super) fn wrapped(&mut self, name: &str, args: &[String], input: &Stream) -> Walked<Option<Stream>> {
+    /// `None`: not a wrapper.
+    pub(super) fn wrapped(
+        &mut self,
+        name: &str,
+        args: &[String],
+        input: &Stream,
+    ) -> WalkResult<Option<Stream>> {
         if let Some(prefix) = PREFIXES.iter().find(|prefix| prefix.name == name) {
             return self.prefixed(prefix, args, input).map(Some);
         }
@@ -79,7 +84,7 @@ impl Walk<'_> {
             };
         }
         match name {
-            // the loader of programs is a program that runs another
+            // the dynamic loader runs another program
             _ if name.starts_with("ld-") && name.contains(".so") => {
                 self.program(after_options(args, &["--library-path"]), input).map(Some)
             }
@@ -100,7 +105,7 @@ impl Walk<'_> {
             }
             "su" | "runuser" | "script" => {
                 if name != "script" {
-                    self.ask(Category::SudoFlags);
+                    self.report(Category::SudoFlags);
                 }
                 if let Some(code) = value(args, "-c", "--command") {
                     return self.code(code).map(Some);
@@ -120,7 +125,7 @@ impl Walk<'_> {
                 Ok(None)
             }
             "at" | "batch" => {
-                self.ask(Category::SystemChange);
+                self.report(Category::SystemChange);
                 self.script_from(input)?;
                 Ok(Some(Stream::Unknown))
             }
@@ -128,7 +133,7 @@ impl Walk<'_> {
         }
     }
 
-    fn prefixed(&mut self, prefix: &Prefix, args: &[String], input: &Stream) -> Walked<Stream> {
+    fn prefixed(&mut self, prefix: &Prefix, args: &[String], input: &Stream) -> WalkResult<Stream> {
         let rest = after_options(args, prefix.valued);
         let own = &args[..args.len() - rest.len()];
         if matches!(prefix.name, "sudo" | "doas" | "pkexec") {
@@ -154,17 +159,17 @@ impl Walk<'_> {
     }
 
     /// `NAME=value` before a command.
-    fn assignments<'a>(&mut self, args: &'a [String]) -> Walked<&'a [String]> {
+    fn assignments<'a>(&mut self, args: &'a [String]) -> WalkResult<&'a [String]> {
         let count =
             args.iter().take_while(|arg| arg.contains('=') && !arg.starts_with(['/', '.', '='])).count();
         for (name, value) in args[..count].iter().filter_map(|arg| arg.split_once('=')) {
-            self.assigned(name, value)?;
+            self.check_assignment(name, value)?;
             self.state.set(name, Vec::from([value.to_string()]));
         }
         Ok(&args[count..])
     }
 
-    fn privileged(&mut self, name: &str, own: &[String]) -> Walked<()> {
+    fn privileged(&mut self, name: &str, own: &[String]) -> WalkResult<()> {
         if name == "sudo" && has(own, 'S', "stdin") && !self.context.sudo_password {
             return Err(Hardline::SudoPassword);
         }
@@ -177,13 +182,13 @@ impl Walk<'_> {
             ('e', "edit"),
         ];
         if name == "pkexec" || flags.iter().any(|(short, long)| has(own, *short, long)) {
-            self.ask(Category::SudoFlags);
+            self.report(Category::SudoFlags);
         }
         Ok(())
     }
 
-    /// `xargs`, `parallel`: the arguments come from somewhere else.
-    fn listed(&mut self, name: &str, args: &[String], input: &Stream) -> Walked<Stream> {
+    /// `xargs`, `parallel`: arguments from elsewhere.
+    fn listed(&mut self, name: &str, args: &[String], input: &Stream) -> WalkResult<Stream> {
         let valued = [
             "-I",
             "-i",
@@ -227,7 +232,7 @@ impl Walk<'_> {
             return Ok(Stream::Unknown);
         };
         if matches!(program.as_str(), "rm" | "unlink" | "shred" | "rmdir") || program.ends_with("/rm") {
-            self.ask(Category::MassDelete);
+            self.report(Category::MassDelete);
         }
         if name == "parallel" {
             let line = rest.join(" ");
@@ -241,17 +246,17 @@ impl Walk<'_> {
         let marked = rest.iter().any(|arg| arg.contains(mark));
         if !marked {
             let fields: Vec<String> = rest.iter().chain(&items).cloned().collect();
-            return self.program(&fields, &Stream::nothing());
+            return self.program(&fields, &Stream::empty());
         }
         for item in items.iter().take(16) {
             let fields: Vec<String> = rest.iter().map(|arg| arg.replace(mark, item)).collect();
-            self.program(&fields, &Stream::nothing())?;
+            self.program(&fields, &Stream::empty())?;
         }
         Ok(Stream::Unknown)
     }
 
-    /// `find`: what it deletes, and what it runs on what it finds.
-    fn found(&mut self, name: &str, args: &[String]) -> Walked<()> {
+    /// `find`: deletions and commands run on matches.
+    fn found(&mut self, name: &str, args: &[String]) -> WalkResult<()> {
         const WIDE: [&str; 12] = [
             "-type",
             "-depth",
@@ -288,7 +293,7 @@ impl Walk<'_> {
             tests[..until].iter().enumerate().any(|(at, arg)| arg.starts_with('-') && !everything(at, arg))
         };
         if tests.iter().any(|arg| arg == "-delete") && is_find {
-            self.ask(Category::MassDelete);
+            self.report(Category::MassDelete);
             if !narrow {
                 starts.iter().try_for_each(|start| self.wipes(start))?;
             }
@@ -305,12 +310,12 @@ impl Walk<'_> {
                 let fields: Vec<String> = body[..end].iter().map(|arg| arg.replace("{}", &item)).collect();
                 let program = fields.first().map_or("", |name| crate::analysis::path::base(name));
                 if ["rm", "unlink", "shred"].contains(&program) {
-                    self.ask(Category::MassDelete);
+                    self.report(Category::MassDelete);
                     if !narrow {
                         self.wipes(start)?;
                     }
                 }
-                self.program(&fields, &Stream::nothing())?;
+                self.program(&fields, &Stream::empty())?;
             }
             rest = &body[end..];
         }
@@ -324,22 +329,22 @@ impl Walk<'_> {
         Ok(())
     }
 
-    /// What runs on another machine is judged as if it ran here.
-    fn elsewhere(&mut self, args: &[String], input: &Stream) -> Walked<Option<Stream>> {
+    /// Commands on another machine are judged like local ones.
+    fn elsewhere(&mut self, args: &[String], input: &Stream) -> WalkResult<Option<Stream>> {
         let valued =
             ["-p", "-i", "-l", "-o", "-F", "-L", "-R", "-D", "-J", "-b", "-c", "-E", "-m", "-W", "-w", "-S"];
         let rest = after_options(args, &valued);
         if rest.len() > 1 {
             self.isolated(|walk| walk.code(&rest[1..].join(" ")))?;
         } else {
-            // without a command, a shell over there reads what is sent
+            // without a command, a remote shell reads the input
             self.script_from(input)?;
         }
         Ok(Some(Stream::Remote))
     }
 
-    /// A command inside a container: only what a mount or a privilege lets out concerns us, and databases.
-    fn inside(&mut self, name: &str, args: &[String], input: &Stream) -> Walked<Option<Stream>> {
+    /// A command in a container: only mounts, privileges and databases matter.
+    fn inside(&mut self, name: &str, args: &[String], input: &Stream) -> WalkResult<Option<Stream>> {
         let words = operands(args);
         if !words.first().is_some_and(|verb| matches!(*verb, "exec" | "run")) {
             return Ok(None);
@@ -361,7 +366,7 @@ impl Walk<'_> {
         let privileged =
             args.iter().any(|arg| matches!(arg.as_str(), "--privileged" | "--pid=host" | "--cap-add=ALL"));
         if exposed || privileged {
-            self.ask(Category::Containers);
+            self.report(Category::Containers);
         }
         let program = args.iter().position(|arg| {
             let name = crate::analysis::path::base(arg);
@@ -376,7 +381,7 @@ impl Walk<'_> {
     }
 }
 
-/// Tools of projects that run a program in an environment: what comes after them.
+/// The command behind a project tool that runs programs in an environment.
 fn runner<'a>(name: &str, args: &'a [String]) -> Option<&'a [String]> {
     const VERBS: [(&str, &str); 14] = [
         ("uv", "run"),
@@ -403,7 +408,7 @@ fn runner<'a>(name: &str, args: &'a [String]) -> Option<&'a [String]> {
         .then(|| after_options(rest, &["-n", "--with", "--python", "--package"]))
 }
 
-/// The arguments from the first that is neither an option nor the value of one.
+/// The arguments from the first that is neither an option nor its value.
 pub(super) fn after_options<'a>(args: &'a [String], valued: &[&str]) -> &'a [String] {
     let mut at = 0;
     while let Some(arg) = args.get(at) {

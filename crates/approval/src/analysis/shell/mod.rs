@@ -1,8 +1,7 @@
-//! The shell's language, as far as it must be understood to say what a command does.
+//! The shell grammar, as far as the analysis needs it.
 //!
-//! The parser is our own. Of the crates, one is recursive without a bound (a line of brackets would end the
-//! process), one has the wrong licence, one brings a C compiler; and all of them refuse what they cannot
-//! read, where we need what came before. This one is bounded in depth and keeps what it understood.
+//! The parser is our own: existing crates recurse without a bound, have an incompatible licence or need a C compiler, and
+//! all of them discard the text before a syntax error. This parser is bounded in depth and keeps what it has parsed.
 
 mod parse;
 mod redirect;
@@ -17,36 +16,35 @@ use core::cell::OnceCell;
 
 pub(super) use parse::parse;
 
-/// Brackets, substitutions and quotes within each other. Beyond it a command is refused, not guessed at.
-pub(super) const MOST_DEPTH: u32 = 64;
+/// Maximum nesting of brackets, substitutions and quotes. Deeper commands are refused.
+pub(super) const MAX_DEPTH: u32 = 64;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Trouble {
-    /// Not the grammar we know. What was read before it still counts.
+pub(super) enum ParseError {
+    /// Unknown grammar. The text parsed before it still counts.
     Syntax,
     TooDeep,
 }
 
-/// What was understood, and what ended the reading early.
+/// The parsed script and the error that ended the parsing.
 #[derive(Debug)]
 pub(super) struct Program {
     pub script: Script,
-    pub trouble: Option<Trouble>,
+    pub error: Option<ParseError>,
 }
 
-/// Chains one after the other.
 #[derive(Debug, Default)]
 pub(super) struct Script(pub Vec<Chain>);
 
-/// Pipelines joined by `&&` and `||`: only the first one is sure to run.
+/// Pipelines joined by `&&` and `||`, of which only the first one certainly runs.
 #[derive(Debug)]
 pub(super) struct Chain {
-    pub pipelines: Vec<Vec<Command>>,
+    pub pipelines: Vec<Vec<ShellCommand>>,
     pub background: bool,
 }
 
 #[derive(Debug)]
-pub(super) struct Command {
+pub(super) struct ShellCommand {
     pub kind: Kind,
     pub redirects: Vec<Redirect>,
 }
@@ -55,15 +53,15 @@ pub(super) struct Command {
 pub(super) enum Kind {
     Simple {
         assigns: Vec<Assign>,
-        words: Vec<Word>,
+        words: Vec<ShellWord>,
     },
     Subshell(Script),
     Group(Script),
-    /// `if`, `while`, `until`, `case`: any of them may run. The words are evaluated in any case.
-    Branches(Vec<Word>, Vec<Script>),
+    /// `if`, `while`, `until`, `case`: any branch may run; the words are always evaluated.
+    Branches(Vec<ShellWord>, Vec<Script>),
     For {
         name: String,
-        words: Vec<Word>,
+        words: Vec<ShellWord>,
         body: Script,
     },
     Function {
@@ -77,19 +75,19 @@ pub(super) struct Assign {
     pub name: String,
     pub append: bool,
     /// More than one only for `name=(…)`.
-    pub value: Vec<Word>,
+    pub value: Vec<ShellWord>,
 }
 
 #[derive(Debug)]
 pub(super) enum Redirect {
-    Read(Word),
-    Write(Word),
-    /// The body stands on the lines after the command, so it is filled in later.
-    Document(Rc<OnceCell<Word>>),
-    Text(Word),
+    Read(ShellWord),
+    Write(ShellWord),
+    /// The body follows on later lines and is filled in then.
+    Document(Rc<OnceCell<ShellWord>>),
+    Text(ShellWord),
 }
 
-pub(super) type Word = Vec<Piece>;
+pub(super) type ShellWord = Vec<Piece>;
 
 #[derive(Debug, Clone)]
 pub(super) enum Piece {
@@ -110,27 +108,27 @@ pub(super) enum Piece {
     Source(Rc<Script>),
     /// `>(…)`: a file that feeds the script.
     Sink(Rc<Script>),
-    /// Something that is computed; the words in it are evaluated for what they run.
-    Computed(Vec<Word>),
+    /// A computed value; its words are evaluated for the commands in them.
+    Computed(Vec<ShellWord>),
 }
 
 #[derive(Debug, Clone)]
 pub(super) enum Op {
     Plain,
     /// `:-`, `-`, `:=`, `=`
-    Otherwise(Box<Word>),
+    Otherwise(Box<ShellWord>),
     /// `:+`, `+`
-    Instead(Box<Word>),
-    Slice(Box<Word>),
+    Instead(Box<ShellWord>),
+    Slice(Box<ShellWord>),
     /// `#`, `##`, `%`, `%%`
     Trim {
         sign: char,
         longest: bool,
-        pattern: Box<Word>,
+        pattern: Box<ShellWord>,
     },
     Lower,
     Upper,
     Indirect,
-    /// What is not worth computing; the operand is still evaluated.
-    Other(Box<Word>),
+    /// Not computed; the operand is still evaluated.
+    Other(Box<ShellWord>),
 }

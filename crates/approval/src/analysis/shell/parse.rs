@@ -1,29 +1,29 @@
-//! From text to commands: lists, pipelines, groups, branches, loops, functions, redirections.
+//! The parser: lists, pipelines, groups, branches, loops, functions, redirections.
 
 use alloc::rc::Rc;
 use alloc::string::String;
 use alloc::vec::Vec;
 
-use super::redirect::Pending;
-use super::{Assign, Chain, Command, Kind, MOST_DEPTH, Piece, Program, Script, Trouble, Word};
+use super::redirect::PendingDocument;
+use super::{Assign, Chain, Kind, MAX_DEPTH, ParseError, Piece, Program, Script, ShellCommand, ShellWord};
 
-pub(super) type Parsed<T> = Result<T, Trouble>;
+pub(super) type Parsed<T> = Result<T, ParseError>;
 
-/// Reads a whole command line or script that stands `depth` levels inside another.
+/// Parses a command line or script that is nested `depth` levels deep.
 pub(in super::super) fn parse(text: &str, depth: u32) -> Program {
     let mut parser = Parser::new(text.chars().collect(), depth);
     let mut script = Script::default();
-    let trouble = parser.fill_script(&mut script, &[]).err();
-    let trouble = trouble.or_else(|| (parser.at < parser.text.len()).then_some(Trouble::Syntax));
+    let error = parser.fill_script(&mut script, &[]).err();
+    let error = error.or_else(|| (parser.at < parser.text.len()).then_some(ParseError::Syntax));
     parser.finish_documents();
-    Program { script, trouble }
+    Program { script, error }
 }
 
 pub(super) struct Parser {
     pub(super) text: Vec<char>,
     pub(super) at: usize,
     pub(super) depth: u32,
-    pub(super) documents: Vec<Pending>,
+    pub(super) documents: Vec<PendingDocument>,
 }
 
 const OPENERS: [&str; 11] =
@@ -34,10 +34,10 @@ impl Parser {
         Self { text, at: 0, depth, documents: Vec::new() }
     }
 
-    /// One level further in. The level is left only on success: after trouble nobody reads on.
+    /// Parses one level deeper. The level is not left after an error, which ends the parsing.
     pub(super) fn deeper<T>(&mut self, read: impl FnOnce(&mut Self) -> Parsed<T>) -> Parsed<T> {
-        if self.depth >= MOST_DEPTH {
-            return Err(Trouble::TooDeep);
+        if self.depth >= MAX_DEPTH {
+            return Err(ParseError::TooDeep);
         }
         self.depth += 1;
         let read = read(self)?;
@@ -45,7 +45,7 @@ impl Parser {
         Ok(read)
     }
 
-    /// Reads chains until one of `ends` stands where a command could, a closing bracket, or the end.
+    /// Parses chains until one of `ends`, a closing bracket, or the end of the text.
     pub(super) fn script(&mut self, ends: &[&str]) -> Parsed<Script> {
         self.deeper(|parser| {
             let mut script = Script::default();
@@ -60,7 +60,7 @@ impl Parser {
             match self.peek() {
                 None | Some(')') => return Ok(()),
                 Some(';') if self.starts(";;") || self.starts(";&") => return Ok(()),
-                Some(';') => return Err(Trouble::Syntax),
+                Some(';') => return Err(ParseError::Syntax),
                 _ if ends.iter().any(|end| self.at_keyword(end)) => return Ok(()),
                 Some(_) => {}
             }
@@ -70,7 +70,7 @@ impl Parser {
             script.0.push(chain);
             read?;
             if self.at == before {
-                return Err(Trouble::Syntax);
+                return Err(ParseError::Syntax);
             }
         }
     }
@@ -96,7 +96,7 @@ impl Parser {
         }
     }
 
-    fn fill_pipeline(&mut self, stages: &mut Vec<Command>) -> Parsed<()> {
+    fn fill_pipeline(&mut self, stages: &mut Vec<ShellCommand>) -> Parsed<()> {
         loop {
             stages.push(self.deeper(Self::command)?);
             self.skip_blanks();
@@ -108,7 +108,7 @@ impl Parser {
         }
     }
 
-    fn command(&mut self) -> Parsed<Command> {
+    fn command(&mut self) -> Parsed<ShellCommand> {
         self.skip_blanks();
         let kind = match self.opener() {
             Some("!" | "time" | "coproc") => {
@@ -131,21 +131,21 @@ impl Parser {
         loop {
             self.skip_blanks();
             if !self.redirect(&mut redirects)? {
-                return Ok(Command { kind, redirects });
+                return Ok(ShellCommand { kind, redirects });
             }
         }
     }
 
-    /// `((…))` is arithmetic, except to the shells that know none: they run what is inside.
+    /// `((…))` is arithmetic in some shells and a nested subshell in others.
     fn double_bracket(&mut self) -> Parsed<Kind> {
         let start = self.at;
         let Some(words) = self.arithmetic_command()? else { return self.subshell() };
         let inside: String = self.text[start + 2..self.at - 2].iter().collect();
         let program = parse(&inside, self.depth + 1);
-        match program.trouble {
+        match program.error {
             None => Ok(Kind::Branches(words, Vec::from([program.script]))),
-            Some(Trouble::Syntax) => Ok(Kind::Branches(words, Vec::new())),
-            Some(Trouble::TooDeep) => Err(Trouble::TooDeep),
+            Some(ParseError::Syntax) => Ok(Kind::Branches(words, Vec::new())),
+            Some(ParseError::TooDeep) => Err(ParseError::TooDeep),
         }
     }
 
@@ -210,7 +210,7 @@ impl Parser {
     fn loop_over(&mut self) -> Parsed<Kind> {
         self.skip_blanks();
         if self.starts("((") {
-            let words = self.arithmetic_command()?.ok_or(Trouble::Syntax)?;
+            let words = self.arithmetic_command()?.ok_or(ParseError::Syntax)?;
             self.skip_separators();
             let body = self.do_group()?;
             return Ok(Kind::Branches(words, Vec::from([body])));
@@ -272,8 +272,10 @@ impl Parser {
         Ok(Kind::Function { name, body: Rc::new(Script(Vec::from([chain]))) })
     }
 
-    fn simple(&mut self) -> Parsed<Command> {
-        let (mut assigns, mut words, mut redirects) = (Vec::new(), Vec::<Word>::new(), Vec::new());
+    fn simple(&mut self) -> Parsed<ShellCommand> {
+        let mut assigns = Vec::new();
+        let mut words = Vec::<ShellWord>::new();
+        let mut redirects = Vec::new();
         loop {
             self.skip_blanks();
             if self.redirect(&mut redirects)? {
@@ -283,16 +285,16 @@ impl Parser {
                 self.at += 1;
                 self.skip_blanks();
                 self.need(")")?;
-                let name = words.pop().and_then(|word| plain(&word)).ok_or(Trouble::Syntax)?;
+                let name = words.pop().and_then(|word| plain(&word)).ok_or(ParseError::Syntax)?;
                 let kind = self.function(name)?;
-                return Ok(Command { kind, redirects });
+                return Ok(ShellCommand { kind, redirects });
             }
             if self.at_end_of_simple() {
                 let empty = words.is_empty() && assigns.is_empty() && redirects.is_empty();
                 if empty || self.peek() == Some('(') {
-                    return Err(Trouble::Syntax);
+                    return Err(ParseError::Syntax);
                 }
-                return Ok(Command { kind: Kind::Simple { assigns, words }, redirects });
+                return Ok(ShellCommand { kind: Kind::Simple { assigns, words }, redirects });
             }
             if words.is_empty()
                 && let Some(assign) = self.assignment()?
@@ -308,7 +310,7 @@ impl Parser {
     }
 
     /// Inside `[[ … ]]` operators are words.
-    fn test(&mut self, words: &mut Vec<Word>) -> Parsed<()> {
+    fn test(&mut self, words: &mut Vec<ShellWord>) -> Parsed<()> {
         loop {
             self.skip_gaps();
             if self.at_keyword("]]") {
@@ -316,7 +318,7 @@ impl Parser {
                 return Ok(());
             }
             match self.peek() {
-                None => return Err(Trouble::Syntax),
+                None => return Err(ParseError::Syntax),
                 Some('<' | '>') if self.peek_at(1) == Some('(') => words.push(self.word()?),
                 Some('(' | ')' | '<' | '>' | '&' | '|' | ';') => self.at += 1,
                 Some(_) => words.push(self.word()?),
@@ -324,7 +326,7 @@ impl Parser {
         }
     }
 
-    fn words(&mut self) -> Parsed<Vec<Word>> {
+    fn words(&mut self) -> Parsed<Vec<ShellWord>> {
         let mut words = Vec::new();
         loop {
             self.skip_blanks();
@@ -363,12 +365,12 @@ impl Parser {
             _ => Vec::from([self.word()?]),
         };
         let append = append || index.is_some();
-        // evaluated like the rest; that it is no part of the value can only make us see more
+        // evaluated too, which can only find more
         value.extend(index.filter(|index| plain(index).is_none()));
         Ok(Some(Assign { name, append, value }))
     }
 
-    pub(super) fn array(&mut self) -> Parsed<Vec<Word>> {
+    pub(super) fn array(&mut self) -> Parsed<Vec<ShellWord>> {
         self.need("(")?;
         let mut words = Vec::new();
         loop {
@@ -377,7 +379,7 @@ impl Parser {
                 return Ok(words);
             }
             if self.at_end_of_simple() {
-                return Err(Trouble::Syntax);
+                return Err(ParseError::Syntax);
             }
             words.push(self.word()?);
         }
@@ -385,12 +387,12 @@ impl Parser {
 
     fn name_text(&mut self) -> Parsed<String> {
         let word = self.word()?;
-        plain(&word).ok_or(Trouble::Syntax)
+        plain(&word).ok_or(ParseError::Syntax)
     }
 }
 
 /// The text of a word that needs no evaluation.
-pub(super) fn plain(word: &Word) -> Option<String> {
+pub(super) fn plain(word: &ShellWord) -> Option<String> {
     let mut text = String::new();
     for piece in word {
         let Piece::Text { text: part, .. } = piece else { return None };

@@ -1,4 +1,4 @@
-//! Redirections, and the documents that stand on the lines after a command.
+//! Redirections and here-documents.
 
 use alloc::rc::Rc;
 use alloc::string::String;
@@ -6,14 +6,14 @@ use alloc::vec::Vec;
 use core::cell::OnceCell;
 
 use super::parse::{Parsed, Parser, plain};
-use super::{Piece, Redirect, Trouble, Word};
+use super::{ParseError, Piece, Redirect, ShellWord};
 
-/// A document that was announced and not yet read.
-pub(super) struct Pending {
+/// A here-document whose body has not been read yet.
+pub(super) struct PendingDocument {
     end: String,
     tabs: bool,
     literal: bool,
-    body: Rc<OnceCell<Word>>,
+    body: Rc<OnceCell<ShellWord>>,
 }
 
 impl Parser {
@@ -60,13 +60,13 @@ impl Parser {
     fn document(&mut self, tabs: bool) -> Parsed<Redirect> {
         let word = self.word()?;
         let literal = word.iter().any(|piece| matches!(piece, Piece::Text { quoted: true, .. }));
-        let end = plain(&word).ok_or(Trouble::Syntax)?;
+        let end = plain(&word).ok_or(ParseError::Syntax)?;
         let body = Rc::new(OnceCell::new());
-        self.documents.push(Pending { end, tabs, literal, body: Rc::clone(&body) });
+        self.documents.push(PendingDocument { end, tabs, literal, body: Rc::clone(&body) });
         Ok(Redirect::Document(body))
     }
 
-    /// The line is over: here stand the bodies of the documents that it announced.
+    /// Reads the bodies that follow the line of their redirections.
     pub(super) fn finish_documents(&mut self) {
         for pending in core::mem::take(&mut self.documents) {
             let mut body = String::new();
@@ -83,12 +83,11 @@ impl Parser {
             let word = if pending.literal {
                 Vec::from([Piece::Text { text: body, quoted: true }])
             } else {
-                // a body that cannot be read is computed by somebody else
+                // an unparsable body has an unknown value
                 Parser::new(body.chars().collect(), self.depth)
                     .document_body()
-                    .unwrap_or_else(|_trouble| Vec::from([Piece::Computed(Vec::new())]))
+                    .unwrap_or_else(|_error| Vec::from([Piece::Computed(Vec::new())]))
             };
-            // the cell was made for this body alone
             let _filled = pending.body.set(word);
         }
     }

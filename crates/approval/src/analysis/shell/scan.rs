@@ -1,8 +1,8 @@
-//! Moving through the text: characters, gaps, keywords, names.
+//! Lexical helpers: characters, gaps, keywords, names.
 
 use alloc::string::String;
 
-use super::Trouble;
+use super::ParseError;
 use super::parse::{Parsed, Parser};
 
 impl Parser {
@@ -27,7 +27,7 @@ impl Parser {
     }
 
     pub(super) fn need(&mut self, text: &str) -> Parsed<()> {
-        if self.eat(text) { Ok(()) } else { Err(Trouble::Syntax) }
+        if self.eat(text) { Ok(()) } else { Err(ParseError::Syntax) }
     }
 
     pub(super) fn skip_blanks(&mut self) {
@@ -51,7 +51,6 @@ impl Parser {
         }
     }
 
-    /// Blanks, comments and newlines.
     pub(super) fn skip_gaps(&mut self) {
         loop {
             self.skip_blanks();
@@ -82,7 +81,7 @@ impl Parser {
     pub(super) fn keyword(&mut self, word: &str) -> Parsed<()> {
         self.skip_gaps();
         if !self.at_keyword(word) {
-            return Err(Trouble::Syntax);
+            return Err(ParseError::Syntax);
         }
         self.at += word.len();
         Ok(())

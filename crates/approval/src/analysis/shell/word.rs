@@ -6,23 +6,20 @@ use alloc::string::String;
 use alloc::vec::Vec;
 
 use super::parse::{Parsed, Parser, parse};
-use super::{Op, Piece, Script, Trouble, Word};
+use super::{Op, ParseError, Piece, Script, ShellWord};
 
-/// Where a word ends.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Until {
-    /// At a blank or an operator.
     Gap,
-    /// At the closing brace of `${…}`.
+    /// The closing brace of `${…}`.
     Brace,
-    /// At a double quote.
     Quote,
-    /// At the end of the text: the body of a document.
+    /// The end of the text, for the body of a here-document.
     End,
 }
 
 impl Parser {
-    pub(super) fn word(&mut self) -> Parsed<Word> {
+    pub(super) fn word(&mut self) -> Parsed<ShellWord> {
         let before = self.at;
         let word = self.pieces(Until::Gap)?;
         if self.at == before
@@ -30,16 +27,16 @@ impl Parser {
                 .peek()
                 .is_none_or(|c| matches!(c, ' ' | '\t' | '\r' | '\n' | ';' | '&' | '|' | ')' | '<' | '>'))
         {
-            return Err(Trouble::Syntax);
+            return Err(ParseError::Syntax);
         }
         Ok(word)
     }
 
-    pub(super) fn document_body(mut self) -> Parsed<Word> {
+    pub(super) fn document_body(mut self) -> Parsed<ShellWord> {
         self.pieces(Until::End)
     }
 
-    fn pieces(&mut self, until: Until) -> Parsed<Word> {
+    fn pieces(&mut self, until: Until) -> Parsed<ShellWord> {
         let mut word = Builder::default();
         let inert = matches!(until, Until::Quote | Until::End);
         while let Some(c) = self.peek() {
@@ -127,7 +124,7 @@ impl Parser {
     }
 
     fn up_to(&mut self, end: char) -> Parsed<String> {
-        let length = self.text[self.at..].iter().position(|c| *c == end).ok_or(Trouble::Syntax)?;
+        let length = self.text[self.at..].iter().position(|c| *c == end).ok_or(ParseError::Syntax)?;
         let text = self.text[self.at..self.at + length].iter().collect();
         self.at += length + 1;
         Ok(text)
@@ -191,8 +188,9 @@ impl Parser {
     }
 
     /// `((…))` from its first bracket. `None`: it is not arithmetic but a subshell in a subshell.
-    pub(super) fn arithmetic_command(&mut self) -> Parsed<Option<Vec<Word>>> {
-        let (mut open, mut at) = (0_usize, self.at);
+    pub(super) fn arithmetic_command(&mut self) -> Parsed<Option<Vec<ShellWord>>> {
+        let mut open = 0_usize;
+        let mut at = self.at;
         let end = loop {
             match self.text.get(at) {
                 None | Some('\'' | '"' | '#' | '\n') => return Ok(None),
@@ -210,9 +208,9 @@ impl Parser {
     }
 
     /// Text in which only what starts with `$` or a backquote is evaluated.
-    pub(super) fn inner(&self, inside: Vec<char>) -> Parsed<Word> {
-        if self.depth >= super::MOST_DEPTH {
-            return Err(Trouble::TooDeep);
+    pub(super) fn inner(&self, inside: Vec<char>) -> Parsed<ShellWord> {
+        if self.depth >= super::MAX_DEPTH {
+            return Err(ParseError::TooDeep);
         }
         Parser::new(inside, self.depth + 1).document_body()
     }
@@ -220,7 +218,7 @@ impl Parser {
     fn backquoted(&mut self) -> Parsed<Rc<Script>> {
         let mut inside = String::new();
         loop {
-            let c = self.peek().ok_or(Trouble::Syntax)?;
+            let c = self.peek().ok_or(ParseError::Syntax)?;
             self.at += 1;
             match c {
                 '`' => break,
@@ -231,12 +229,12 @@ impl Parser {
                 _ => inside.push(c),
             }
         }
-        if self.depth >= super::MOST_DEPTH {
-            return Err(Trouble::TooDeep);
+        if self.depth >= super::MAX_DEPTH {
+            return Err(ParseError::TooDeep);
         }
         let program = parse(&inside, self.depth + 1);
-        match program.trouble {
-            Some(trouble) => Err(trouble),
+        match program.error {
+            Some(error) => Err(error),
             None => Ok(Rc::new(program.script)),
         }
     }
@@ -257,7 +255,7 @@ impl Parser {
         if self.eat("[") {
             let index = self.up_to(']')?;
             if index.contains(['$', '`']) {
-                return Err(Trouble::Syntax);
+                return Err(ParseError::Syntax);
             }
             if index == "@" {
                 name.push_str("[@]");
@@ -307,11 +305,11 @@ impl Parser {
         Ok(Op::Other(Box::new(self.pieces(Until::Brace)?)))
     }
 
-    /// `$'…'`, from behind the opening quote.
+    /// `$'…'`, after the opening quote.
     fn ansi(&mut self) -> Parsed<String> {
         let start = self.at;
         loop {
-            match self.peek().ok_or(Trouble::Syntax)? {
+            match self.peek().ok_or(ParseError::Syntax)? {
                 '\'' => break,
                 '\\' => self.at += 2,
                 _ => self.at += 1,
@@ -323,9 +321,9 @@ impl Parser {
     }
 }
 
-/// A word in the making: characters of a kind go into one piece.
+/// Builds a word and joins adjacent characters of a kind.
 #[derive(Default)]
-struct Builder(Word);
+struct Builder(ShellWord);
 
 impl Builder {
     fn push(&mut self, c: char, quoted: bool) {
@@ -353,7 +351,7 @@ impl Builder {
         }
     }
 
-    fn finish(self) -> Word {
+    fn finish(self) -> ShellWord {
         self.0
     }
 }

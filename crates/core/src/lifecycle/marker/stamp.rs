@@ -1,4 +1,4 @@
-//! Times as they stand in files that several programs share: ISO 8601 with an offset, or seconds with a fraction.
+//! Timestamps in shared files: ISO 8601 with an offset, or seconds with a fraction.
 
 use alloc::format;
 use alloc::string::String;
@@ -6,13 +6,13 @@ use alloc::string::String;
 use crate::session::LocalTime;
 use crate::time::Millis;
 
-/// As `2026-11-15T18:11:39.573000+00:00`.
+/// For example `2026-11-15T18:11:39.573000+00:00`.
 pub fn format(at: Millis) -> String {
     let millis = i64::try_from(at.0).unwrap_or(i64::MAX);
     format!("{}+00:00", LocalTime::from_local_millis(millis))
 }
 
-/// With `Z`, with an offset, or without either, which means UTC. A time before 1970 is its first instant.
+/// Parses a time with `Z`, with an offset, or in UTC. A time before 1970 becomes the epoch.
 pub fn parse(text: &str) -> Option<Millis> {
     let (clock, offset) = without_zone(text.trim())?;
     let millis = LocalTime::parse(clock)?.local_millis().saturating_sub(offset * 1000);
@@ -24,7 +24,7 @@ pub fn seconds(at: Millis) -> f64 {
     at.0 as f64 / 1000.0
 }
 
-/// To the nearest millisecond. What lies outside the range becomes its nearest end.
+/// Rounds to milliseconds and saturates.
 pub fn from_seconds(seconds: f64) -> Millis {
     Millis((seconds * 1000.0 + 0.5) as u64)
 }
@@ -34,7 +34,7 @@ fn without_zone(text: &str) -> Option<(&str, i64)> {
     if let Some(clock) = text.strip_suffix(['Z', 'z']) {
         return Some((clock, 0));
     }
-    // Dates have hyphens too: only what follows the hour can be a zone.
+    // Dates contain hyphens: only text after the hour can be a zone.
     let Some(sign) = text.rfind(['+', '-']).filter(|at| text[..*at].contains(':')) else {
         return Some((text, 0));
     };
@@ -44,7 +44,8 @@ fn without_zone(text: &str) -> Option<(&str, i64)> {
         None if zone.len() == 5 => (zone.get(1..3)?, zone.get(3..)?),
         None => (zone.get(1..)?, "00"),
     };
-    let (hours, minutes) = (two_digits(hours)?, two_digits(minutes)?);
+    let hours = two_digits(hours)?;
+    let minutes = two_digits(minutes)?;
     if hours > 23 || minutes > 59 {
         return None;
     }
@@ -66,7 +67,7 @@ mod tests {
     const AT: u64 = 1_794_766_299_573;
 
     #[test]
-    fn all_ways_to_write_one_instant_are_read_as_that_instant() {
+    fn parses_all_notations_of_an_instant() {
         for text in [
             "2026-11-15T18:11:39.573193+00:00",
             "2026-11-15T18:11:39.573Z",
@@ -84,7 +85,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_time_is_none() {
+    fn rejects_invalid_times() {
         for text in [
             "",
             "Z",
@@ -103,32 +104,32 @@ mod tests {
     }
 
     #[test]
-    fn times_before_the_epoch_are_its_beginning() {
+    fn clamps_times_before_the_epoch() {
         assert_eq!(parse("0001-01-01T00:00:00+00:00"), Some(Millis(0)));
     }
 
     #[test]
-    fn seconds_outside_the_range_become_its_nearest_end() {
+    fn saturates_seconds_out_of_range() {
         for (seconds, want) in [(-1.0, 0), (f64::NAN, 0), (1000.0004, 1_000_000), (1e300, u64::MAX)] {
             assert_eq!(from_seconds(seconds), Millis(want), "{seconds}");
         }
     }
 
     #[test]
-    fn the_written_form_has_microseconds_and_an_offset() {
+    fn formats_with_microseconds_and_offset() {
         assert_eq!(format(Millis(AT)), "2026-11-15T18:11:39.573000+00:00");
         assert_eq!(format(Millis(AT - 573)), "2026-11-15T18:11:39+00:00");
     }
 
     proptest! {
         #[test]
-        fn what_is_written_is_read_back(millis in 0..250_000_000_000_000_u64) {
+        fn round_trips_formatted_times(millis in 0..250_000_000_000_000_u64) {
             prop_assert_eq!(parse(&format(Millis(millis))), Some(Millis(millis)));
             prop_assert_eq!(from_seconds(seconds(Millis(millis))), Millis(millis));
         }
 
         #[test]
-        fn no_text_makes_it_panic(text in ".*") {
+        fn never_panics_on_arbitrary_text(text in ".*") {
             parse(&text);
         }
     }

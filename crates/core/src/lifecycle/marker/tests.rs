@@ -19,16 +19,12 @@ fn of_age(age: Duration) -> Marker {
 }
 
 #[track_caller]
-fn check(marker: &Marker, own: Option<&str>, max_age: Duration, want: Standing) {
-    assert_eq!(standing(marker, own, max_age, NOW), want, "{marker:?}");
-    assert_eq!(
-        suppresses(marker, own, max_age, NOW),
-        want == Standing::Active && marker.suppress_notification
-    );
+fn check(marker: &Marker, own: Option<&str>, max_age: Duration, want: MarkerStatus) {
+    assert_eq!(status(marker, own, max_age, NOW), want, "{marker:?}");
 }
 
 #[test]
-fn a_whole_marker_is_read_and_written_field_by_field() {
+fn round_trips_all_fields() {
     let text = format!(
         r#"{{"action":"drain","requested_at":"2026-11-15T18:11:39.573193+00:00","principal":"nas","epoch":"{OWN}","suppress_notification":false}}"#
     );
@@ -39,7 +35,7 @@ fn a_whole_marker_is_read_and_written_field_by_field() {
 }
 
 #[test]
-fn bytes_that_make_no_sense_are_a_marker_without_contents() {
+fn treats_invalid_bytes_as_a_marker_without_contents() {
     for bytes in [
         &b""[..],
         b" ",
@@ -60,53 +56,53 @@ fn bytes_that_make_no_sense_are_a_marker_without_contents() {
 }
 
 #[test]
-fn a_field_of_the_wrong_type_is_absent_and_spoils_no_other() {
+fn ignores_only_the_field_of_the_wrong_type() {
     let text = r#"{"action":1,"requested_at":1794766299.5,"principal":"nas","epoch":["x"],"suppress_notification":"yes","reason":{}}"#;
     let want = Marker { principal: Some("nas".to_string()), ..Marker::default() };
     assert_eq!(Marker::parse(text.as_bytes()), want);
 }
 
 #[test]
-fn a_marker_of_another_boot_does_not_count() {
+fn ignores_a_marker_of_another_boot() {
     for epoch in ["0-0:31", "f70ff267-5f66-42a7-a31c-68f9865f7012:32", "1794766299", "other"] {
-        check(&of_epoch(epoch), Some(OWN), HOUR, Standing::OtherBoot);
+        check(&of_epoch(epoch), Some(OWN), HOUR, MarkerStatus::OtherBoot);
     }
 }
 
 #[test]
-fn a_boot_that_either_side_does_not_know_is_no_reason_to_ignore_it() {
-    check(&of_epoch(OWN), Some(OWN), HOUR, Standing::Active);
-    check(&of_epoch("other:1"), None, HOUR, Standing::Active);
-    check(&Marker::default(), Some(OWN), HOUR, Standing::Active);
+fn accepts_a_marker_if_a_boot_is_unknown() {
+    check(&of_epoch(OWN), Some(OWN), HOUR, MarkerStatus::Active);
+    check(&of_epoch("other:1"), None, HOUR, MarkerStatus::Active);
+    check(&Marker::default(), Some(OWN), HOUR, MarkerStatus::Active);
     for epoch in ["", " ", ":", ":31", "f70ff267-5f66-42a7-a31c-68f9865f7012:"] {
-        check(&of_epoch(epoch), Some(OWN), HOUR, Standing::Active);
-        check(&of_epoch(OWN), Some(epoch), HOUR, Standing::Active);
+        check(&of_epoch(epoch), Some(OWN), HOUR, MarkerStatus::Active);
+        check(&of_epoch(OWN), Some(epoch), HOUR, MarkerStatus::Active);
     }
 }
 
 #[test]
-fn a_marker_counts_for_exactly_its_greatest_age() {
+fn expires_after_the_maximum_age() {
     let minutes = |minutes: u64| Duration::from_secs(60 * minutes);
-    check(&of_age(minutes(60)), Some(OWN), HOUR, Standing::Active);
-    check(&of_age(minutes(61)), Some(OWN), HOUR, Standing::Expired { age: minutes(61) });
-    check(&of_age(minutes(61)), Some(OWN), Duration::ZERO, Standing::Active);
-    check(&of_age(minutes(1)), None, minutes(0), Standing::Active);
+    check(&of_age(minutes(60)), Some(OWN), HOUR, MarkerStatus::Active);
+    check(&of_age(minutes(61)), Some(OWN), HOUR, MarkerStatus::Expired { age: minutes(61) });
+    check(&of_age(minutes(61)), Some(OWN), Duration::ZERO, MarkerStatus::Active);
+    check(&of_age(minutes(1)), None, minutes(0), MarkerStatus::Active);
 }
 
 #[test]
-fn a_time_that_is_missing_garbled_or_ahead_counts() {
+fn accepts_a_missing_invalid_or_future_time() {
     for time in [None, Some(""), Some("yesterday"), Some("2999-01-01T00:00:00"), Some("1794762699")] {
         let marker = Marker { requested_at: time.map(Into::into), ..of_epoch(OWN) };
-        check(&marker, Some(OWN), HOUR, Standing::Active);
+        check(&marker, Some(OWN), HOUR, MarkerStatus::Active);
     }
 }
 
 proptest! {
     #[test]
-    fn any_bytes_are_a_marker_and_those_without_contents_count(bytes: Vec<u8>) {
+    fn accepts_any_bytes_without_contents(bytes: Vec<u8>) {
         let marker = Marker::parse(&bytes);
         if marker == Marker::default() {
-            prop_assert_eq!(standing(&marker, Some(OWN), HOUR, NOW), Standing::Active);
+            prop_assert_eq!(status(&marker, Some(OWN), HOUR, NOW), MarkerStatus::Active);
         }
     }
 }

@@ -1,42 +1,39 @@
-//! What a run asks whoever started it, and their answer. A question belongs to its run: an answer to one run reaches no
-//! other, whatever transcript they share.
+//! Approval requests of API runs. A request belongs to its run: an answer to one run never reaches another, even in the same
+//! transcript.
 
 use petasos_agent::Question;
-use petasos_approval::{Answer, Category, Choice, Ending};
+use petasos_approval::{ApprovalOutcome, ApprovalReply, Category, Choice};
 use petasos_core::ids::RowId;
 use petasos_core::{Millis, TurnId};
 use petasos_store::{Error as StoreError, QuestionRow, Reads, RunRow};
 
 use crate::runtime::commit::Commit;
 use crate::runtime::tasks;
-use crate::sessions::questions::{self, Found};
+use crate::sessions::questions::{self, AnswerOutcome};
 use crate::{Error, Handle, clock};
 
-/// A question of a run.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Approval {
+pub struct RunApproval {
     pub id: String,
-    /// The whole command as `approve::display` shows it.
+    /// The complete command, as `petasos_approval::display` shows it.
     pub command: String,
-    /// Where it would run.
     pub folder: Option<String>,
     pub categories: Vec<Category>,
-    /// A second model was against it.
     pub advised_against: bool,
     pub choices: Vec<Choice>,
     pub asked_at: Millis,
-    /// The rows of the transcript that tell of it.
+    /// The transcript rows of the request and of its end.
     pub asked_row: Option<RowId>,
     pub ended_row: Option<RowId>,
-    /// `None`: it waits.
-    pub ending: Option<Ending>,
+    /// `None`: still open.
+    pub ending: Option<ApprovalOutcome>,
 }
 
-impl Approval {
-    /// `None`: not a question of consent.
-    fn read(row: &QuestionRow) -> Result<Option<Self>, StoreError> {
-        let question = questions::read(row)?;
-        let choices = questions::as_ask(&row.id, &question, row.expires_at).map(|ask| ask.choices());
+impl RunApproval {
+    /// `None`: not an approval request.
+    fn from_row(row: &QuestionRow) -> Result<Option<Self>, StoreError> {
+        let question = questions::decode(row)?;
+        let choices = questions::to_ask(&row.id, &question, row.expires_at).map(|ask| ask.choices());
         let Question::Approval { command, folder, categories, advised_against } = question else {
             return Ok(None);
         };
@@ -56,42 +53,42 @@ impl Approval {
     }
 }
 
-/// Everything that a run asked, oldest first.
-pub(super) fn of(reads: &Reads, run: &RunRow) -> Result<Vec<Approval>, StoreError> {
+/// All approval requests of a run, oldest first.
+pub(super) fn approvals_of(reads: &Reads, run: &RunRow) -> Result<Vec<RunApproval>, StoreError> {
     let rows = reads.questions_of_turn(run.inbox.into())?;
-    let read = rows.iter().map(Approval::read).collect::<Result<Vec<_>, _>>()?;
-    Ok(read.into_iter().flatten().collect())
+    let from_row = rows.iter().map(RunApproval::from_row).collect::<Result<Vec<_>, _>>()?;
+    Ok(from_row.into_iter().flatten().collect())
 }
 
 impl Handle {
-    /// What a run waits for.
-    pub async fn run_waits_for(&self, run: &RunRow) -> Result<Option<Approval>, Error> {
+    pub async fn open_run_approval(&self, run: &RunRow) -> Result<Option<RunApproval>, Error> {
         if run.claimed_at.is_none() || run.end.is_some() {
             return Ok(None);
         }
         let run = run.clone();
-        let asked = self.0.handles.db.read(move |reader| of(reader, &run)).await?;
-        Ok(asked.into_iter().find(|asked| asked.ending.is_none()))
+        let approvals = self.0.handles.db.read(move |reader| approvals_of(reader, &run)).await?;
+        Ok(approvals.into_iter().find(|approval| approval.ending.is_none()))
     }
 
-    /// Answers what a run waits for. Gives how many questions that ended.
-    pub async fn answer_run(&self, run: &RunRow, answer: Answer) -> Result<usize, Error> {
-        let (handle, turn) = (self.clone(), run.inbox.into());
+    /// Answers the open requests of a run; returns how many ended.
+    pub async fn answer_run(&self, run: &RunRow, answer: ApprovalReply) -> Result<usize, Error> {
+        let handle = self.clone();
+        let turn = run.inbox.into();
         tasks::uncancelled(async move { handle.answer_turn(turn, answer).await }).await?
     }
 
-    async fn answer_turn(&self, turn: TurnId, answer: Answer) -> Result<usize, Error> {
+    async fn answer_turn(&self, turn: TurnId, answer: ApprovalReply) -> Result<usize, Error> {
         let channels = self.0.handles.channels.clone();
-        let found = self.0.handles.db.write(Commit::Question, move |tx| {
-            questions::answer_turn(tx, &channels, turn, answer, clock::now())
+        let outcome = self.0.handles.db.write(Commit::Question, move |tx| {
+            questions::answer_turn_approval(tx, &channels, turn, answer, clock::now())
         });
-        match found.await? {
-            Found::Settled(settled) => {
+        match outcome.await? {
+            AnswerOutcome::Settled(settled) => {
                 let ended = settled.len();
                 self.0.handles.people.questions.release(settled).await;
                 Ok(ended)
             }
-            Found::Over(_) | Found::Nothing | Found::NotTheirs => Ok(0),
+            AnswerOutcome::AlreadyEnded(_) | AnswerOutcome::NoneOpen | AnswerOutcome::NotAllowed => Ok(0),
         }
     }
 }

@@ -1,9 +1,8 @@
-//! Who may start a run now, and who waits for the end of one.
+//! Limits concurrent API runs and reports when a run has ended.
 //!
-//! Owns the seats: a run holds one from before its commit until it is settled, however that comes about. Whoever
-//! finds none waits in line for a moment, and the lines of several owners are served in turn, so that one busy
-//! client does not keep out the others. Under one lock that is never held across a wait. Nothing here is on disk:
-//! after a crash nobody sits here, and runs that go on are watched anew.
+//! A run holds a [`RunPermit`] from before its commit until it is settled. A caller that finds no free permit queues for
+//! [`RunLimits::queue_timeout`]; owners take turns, so that one busy client does not starve the others. All state is behind one
+//! lock that is never held across an await, and none of it is on disk: a restart begins with every permit free.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -12,188 +11,185 @@ use std::time::Duration;
 use tokio::sync::{oneshot, watch};
 use tokio::time::timeout;
 
-/// How many runs there may be.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct RunLimits {
-    pub at_once: usize,
-    /// How long somebody may stand in line.
-    pub patience: Duration,
+    pub max_concurrent: usize,
+    /// How long a request may wait for a free permit.
+    pub queue_timeout: Duration,
 }
 
 impl Default for RunLimits {
     fn default() -> Self {
-        Self { at_once: 10, patience: Duration::from_secs(1) }
+        Self { max_concurrent: 10, queue_timeout: Duration::from_secs(1) }
     }
 }
 
-/// Those who may stand in line at the same time.
-const LINE: usize = 256;
+const MAX_QUEUED: usize = 256;
 
 #[derive(Debug, Clone)]
-pub(crate) struct Desk(Arc<Inner>);
+pub(crate) struct RunLimiter(Arc<RunLimiterInner>);
 
 #[derive(Debug)]
-struct Inner {
+struct RunLimiterInner {
     limits: RunLimits,
-    book: Mutex<Book>,
+    state: Mutex<LimiterState>,
 }
 
 #[derive(Debug, Default)]
-struct Book {
-    seated: usize,
-    /// One line per owner, in the order in which they are served next; none is empty.
-    lines: VecDeque<(String, VecDeque<oneshot::Sender<Seat>>)>,
-    runs: HashMap<String, Watched>,
+struct LimiterState {
+    active: usize,
+    /// One queue per owner, in round-robin order; none is empty.
+    queues: VecDeque<(String, VecDeque<oneshot::Sender<RunPermit>>)>,
+    runs: HashMap<String, TrackedRun>,
 }
 
 #[derive(Debug)]
-struct Watched {
+struct TrackedRun {
     ended: watch::Sender<bool>,
     stopping: bool,
-    seat: Option<Seat>,
+    permit: Option<RunPermit>,
 }
 
-/// The right to run. Given back when it is dropped.
+/// The right to run; returned on drop.
 #[derive(Debug)]
-pub(crate) struct Seat {
-    desk: Desk,
-    /// Already handed to the next.
-    passed: bool,
+pub(crate) struct RunPermit {
+    limiter: RunLimiter,
+    /// Already handed to the next waiter.
+    transferred: bool,
 }
 
-/// Resolves when a run is settled. Dropping it leaves nothing behind.
+/// Resolves when a run is settled.
 #[derive(Debug)]
-pub(crate) struct Ending {
-    desk: Desk,
+pub(crate) struct RunCompletion {
+    limiter: RunLimiter,
     run: String,
     ended: Option<watch::Receiver<bool>>,
 }
 
-impl Desk {
+impl RunLimiter {
     pub(crate) fn new(limits: RunLimits) -> Self {
-        Self(Arc::new(Inner { limits, book: Mutex::default() }))
+        Self(Arc::new(RunLimiterInner { limits, state: Mutex::default() }))
     }
 
     pub(crate) fn limits(&self) -> RunLimits {
         self.0.limits
     }
 
-    pub(crate) fn seated(&self) -> usize {
-        self.book().seated
+    pub(crate) fn active(&self) -> usize {
+        self.state().active
     }
 
-    /// A seat, at once or after standing in line; `None`: there was none in time.
-    pub(crate) async fn seat(&self, owner: &str) -> Option<Seat> {
-        let called = {
-            let mut book = self.book();
-            if book.seated < self.0.limits.at_once {
-                book.seated += 1;
-                return Some(Seat { desk: self.clone(), passed: false });
+    /// `None`: no permit became free within the queue timeout.
+    pub(crate) async fn acquire(&self, owner: &str) -> Option<RunPermit> {
+        let permit_rx = {
+            let mut state = self.state();
+            if state.active < self.0.limits.max_concurrent {
+                state.active += 1;
+                return Some(RunPermit { limiter: self.clone(), transferred: false });
             }
-            if book.lines.iter().map(|(_, line)| line.len()).sum::<usize>() >= LINE {
+            if state.queues.iter().map(|(_, queue)| queue.len()).sum::<usize>() >= MAX_QUEUED {
                 return None;
             }
-            let (call, called) = oneshot::channel();
-            match book.lines.iter_mut().find(|(name, _)| name == owner) {
-                Some((_, line)) => line.push_back(call),
-                None => book.lines.push_back((owner.to_owned(), VecDeque::from([call]))),
+            let (permit_tx, permit_rx) = oneshot::channel();
+            match state.queues.iter_mut().find(|(name, _)| name == owner) {
+                Some((_, queue)) => queue.push_back(permit_tx),
+                None => state.queues.push_back((owner.to_owned(), VecDeque::from([permit_tx]))),
             }
-            called
+            permit_rx
         };
-        // A seat that is called out after we have left comes back by being dropped.
-        timeout(self.0.limits.patience, called).await.ok()?.ok()
+        // A permit that arrives after the timeout is dropped, which returns it.
+        timeout(self.0.limits.queue_timeout, permit_rx).await.ok()?.ok()
     }
 
-    /// Before the run is on disk: its end cannot come sooner than somebody looks for it.
-    pub(crate) fn open(&self, run: &str, seat: Seat) {
-        let watched = Watched { ended: watch::Sender::new(false), stopping: false, seat: Some(seat) };
-        self.book().runs.insert(run.to_owned(), watched);
+    /// Called before the run is committed, so that a waiter cannot miss its end.
+    pub(crate) fn track(&self, run: &str, permit: RunPermit) {
+        let tracked = TrackedRun { ended: watch::Sender::new(false), stopping: false, permit: Some(permit) };
+        self.state().runs.insert(run.to_owned(), tracked);
     }
 
     /// The run is settled, or never began.
-    pub(crate) fn ended(&self, run: &str) {
-        let gone = self.book().runs.remove(run);
-        // Outside the lock: the seat takes it to go back.
-        if let Some(watched) = gone {
-            watched.ended.send_replace(true);
+    pub(crate) fn mark_ended(&self, run: &str) {
+        let gone = self.state().runs.remove(run);
+        // Outside the lock: dropping the permit takes it.
+        if let Some(tracked) = gone {
+            tracked.ended.send_replace(true);
         }
     }
 
-    pub(crate) fn stopping(&self, run: &str) {
-        if let Some(watched) = self.book().runs.get_mut(run) {
-            watched.stopping = true;
+    pub(crate) fn mark_stopping(&self, run: &str) {
+        if let Some(tracked) = self.state().runs.get_mut(run) {
+            tracked.stopping = true;
         }
     }
 
     pub(crate) fn is_stopping(&self, run: &str) -> bool {
-        self.book().runs.get(run).is_some_and(|watched| watched.stopping)
+        self.state().runs.get(run).is_some_and(|tracked| tracked.stopping)
     }
 
-    /// `true`: it was under way in this process already, so its end has not come yet.
-    pub(crate) fn watch(&self, run: &str) -> (Ending, bool) {
-        let mut book = self.book();
-        let known = book.runs.contains_key(run);
-        let fresh = || Watched { ended: watch::Sender::new(false), stopping: false, seat: None };
-        let ended = book.runs.entry(run.to_owned()).or_insert_with(fresh).ended.subscribe();
-        (Ending { desk: self.clone(), run: run.to_owned(), ended: Some(ended) }, known)
+    /// `true`: this process started the run and it has not ended.
+    pub(crate) fn watch(&self, run: &str) -> (RunCompletion, bool) {
+        let mut state = self.state();
+        let known = state.runs.contains_key(run);
+        let fresh = || TrackedRun { ended: watch::Sender::new(false), stopping: false, permit: None };
+        let ended = state.runs.entry(run.to_owned()).or_insert_with(fresh).ended.subscribe();
+        (RunCompletion { limiter: self.clone(), run: run.to_owned(), ended: Some(ended) }, known)
     }
 
-    fn book(&self) -> MutexGuard<'_, Book> {
-        // Nothing in here can panic half way through a change.
-        self.0.book.lock().unwrap_or_else(PoisonError::into_inner)
+    fn state(&self) -> MutexGuard<'_, LimiterState> {
+        self.0.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl Book {
-    /// The next one in line, of the owner whose turn it is.
-    fn next(&mut self) -> Option<oneshot::Sender<Seat>> {
-        let (owner, mut line) = self.lines.pop_front()?;
-        let next = line.pop_front();
-        if !line.is_empty() {
-            self.lines.push_back((owner, line));
+impl LimiterState {
+    /// Takes the next waiter and moves its owner to the end of the rotation.
+    fn next_waiter(&mut self) -> Option<oneshot::Sender<RunPermit>> {
+        let (owner, mut queue) = self.queues.pop_front()?;
+        let next = queue.pop_front();
+        if !queue.is_empty() {
+            self.queues.push_back((owner, queue));
         }
         next
     }
 }
 
-impl Drop for Seat {
+impl Drop for RunPermit {
     fn drop(&mut self) {
-        if self.passed {
+        if self.transferred {
             return;
         }
         loop {
-            let mut book = self.desk.book();
-            let Some(next) = book.next() else {
-                book.seated -= 1;
+            let mut state = self.limiter.state();
+            let Some(next) = state.next_waiter() else {
+                state.active -= 1;
                 return;
             };
-            drop(book);
-            match next.send(Seat { desk: self.desk.clone(), passed: false }) {
+            drop(state);
+            match next.send(RunPermit { limiter: self.limiter.clone(), transferred: false }) {
                 Ok(()) => return,
-                // Left the line. The seat is still ours to give.
-                Err(mut back) => back.passed = true,
+                // The waiter timed out: offer the permit to the next one.
+                Err(mut back) => back.transferred = true,
             }
         }
     }
 }
 
-impl Ending {
-    /// Returns when it has ended, at the latest after `within`: whoever waits looks again.
-    pub(crate) async fn came(&mut self, within: Duration) {
+impl RunCompletion {
+    /// Returns when the run has ended, after `within` at the latest. Callers then read the store.
+    pub(crate) async fn wait(&mut self, within: Duration) {
         let Some(ended) = &mut self.ended else { return };
-        // Out of time, or its owner is gone: either way the store knows.
+        // A timeout and a dropped sender both mean: read the store.
         let _ = timeout(within, ended.wait_for(|ended| *ended)).await;
     }
 }
 
-impl Drop for Ending {
+impl Drop for RunCompletion {
     fn drop(&mut self) {
         self.ended = None;
-        let mut book = self.desk.book();
+        let mut state = self.limiter.state();
         let idle =
-            book.runs.get(&self.run).is_some_and(|it| it.seat.is_none() && it.ended.receiver_count() == 0);
-        let gone = if idle { book.runs.remove(&self.run) } else { None };
-        drop(book);
+            state.runs.get(&self.run).is_some_and(|it| it.permit.is_none() && it.ended.receiver_count() == 0);
+        let gone = if idle { state.runs.remove(&self.run) } else { None };
+        drop(state);
         drop(gone);
     }
 }
@@ -202,35 +198,37 @@ impl Drop for Ending {
 mod tests {
     use super::*;
 
-    fn desk(at_once: usize, patience: Duration) -> Desk {
-        Desk::new(RunLimits { at_once, patience })
+    fn limiter(max_concurrent: usize, queue_timeout: Duration) -> RunLimiter {
+        RunLimiter::new(RunLimits { max_concurrent, queue_timeout })
     }
 
     #[tokio::test(start_paused = true)]
-    async fn who_finds_no_seat_waits_a_moment_and_is_told_the_truth() {
-        let desk = desk(2, Duration::from_secs(1));
-        let (a, b) = (desk.seat("x").await.unwrap(), desk.seat("x").await.unwrap());
-        assert!(desk.seat("x").await.is_none(), "a third seat");
+    async fn refuses_a_run_when_no_permit_becomes_free() {
+        let limiter = limiter(2, Duration::from_secs(1));
+        let a = limiter.acquire("x").await.unwrap();
+        let b = limiter.acquire("x").await.unwrap();
+        assert!(limiter.acquire("x").await.is_none(), "a third permit");
         drop(a);
-        let c = desk.seat("x").await.expect("a seat that was given back");
+        let c = limiter.acquire("x").await.expect("the returned permit");
         drop((b, c));
-        assert_eq!(desk.seated(), 0);
+        assert_eq!(limiter.active(), 0);
     }
 
     #[tokio::test]
-    async fn lines_of_several_owners_are_served_in_turn() {
-        let desk = desk(1, Duration::from_secs(60));
-        let first = desk.seat("busy").await.unwrap();
+    async fn serves_the_queues_of_several_owners_in_turn() {
+        let limiter = limiter(1, Duration::from_secs(60));
+        let first = limiter.acquire("busy").await.unwrap();
         let (order, mut served) = tokio::sync::mpsc::channel(16);
         for owner in ["busy", "busy", "busy", "calm"] {
-            let (standing, order) = (desk.clone(), order.clone());
-            let before: usize = desk.book().lines.iter().map(|(_, line)| line.len()).sum();
+            let waiter = limiter.clone();
+            let order = order.clone();
+            let before: usize = limiter.state().queues.iter().map(|(_, queue)| queue.len()).sum();
             tokio::spawn(async move {
-                let seat = standing.seat(owner).await.unwrap();
+                let permit = waiter.acquire(owner).await.unwrap();
                 order.send(owner).await.unwrap();
-                drop(seat);
+                drop(permit);
             });
-            while desk.book().lines.iter().map(|(_, line)| line.len()).sum::<usize>() == before {
+            while limiter.state().queues.iter().map(|(_, queue)| queue.len()).sum::<usize>() == before {
                 tokio::task::yield_now().await;
             }
         }
@@ -240,29 +238,30 @@ mod tests {
             seen.push(served.recv().await.unwrap());
         }
         assert_eq!(seen, ["busy", "calm", "busy", "busy"]);
-        while desk.seated() > 0 {
+        while limiter.active() > 0 {
             tokio::task::yield_now().await;
         }
     }
 
     #[tokio::test]
-    async fn an_end_frees_the_seat_and_wakes_everybody_who_waits() {
-        let desk = desk(1, Duration::ZERO);
-        desk.open("r", desk.seat("x").await.unwrap());
-        let ((mut one, known), (mut two, _)) = (desk.watch("r"), desk.watch("r"));
-        assert!(known && desk.seat("x").await.is_none());
-        desk.ended("r");
-        one.came(Duration::from_secs(60)).await;
-        two.came(Duration::from_secs(60)).await;
-        assert!(desk.seat("x").await.is_some());
+    async fn run_end_frees_its_permit_and_wakes_every_waiter() {
+        let limiter = limiter(1, Duration::ZERO);
+        limiter.track("r", limiter.acquire("x").await.unwrap());
+        let (mut one, known) = limiter.watch("r");
+        let (mut two, _) = limiter.watch("r");
+        assert!(known && limiter.acquire("x").await.is_none());
+        limiter.mark_ended("r");
+        one.wait(Duration::from_secs(60)).await;
+        two.wait(Duration::from_secs(60)).await;
+        assert!(limiter.acquire("x").await.is_some());
     }
 
     #[tokio::test]
-    async fn whoever_watches_a_run_from_before_leaves_nothing_behind() {
-        let desk = desk(1, Duration::ZERO);
-        let (ending, known) = desk.watch("old");
+    async fn forgets_an_unknown_run_when_its_watcher_is_dropped() {
+        let limiter = limiter(1, Duration::ZERO);
+        let (ending, known) = limiter.watch("old");
         assert!(!known);
         drop(ending);
-        assert!(desk.book().runs.is_empty());
+        assert!(limiter.state().runs.is_empty());
     }
 }

@@ -1,133 +1,124 @@
-//! Runs: what programs ask for over HTTP. They enter where every message does and their turns are everybody's turns;
-//! here they only get their name, their place and their seat.
+//! API runs: turns that HTTP clients start. They use the same inbox and sessions as every message.
 //!
-//! Owns the seats (`limiter.rs`). A run is on disk, with its message, before anybody hears of it; who asked for it may
-//! leave and come back, before or after a restart. `bound.rs` is the only way in, `place.rs` finds the transcript.
+//! A run is committed with its message before the client gets a reply, and can be watched from another connection or after a
+//! restart. Owns the concurrency limit (`limiter.rs`). Every run enters through `source.rs`; `target.rs` chooses the transcript.
 
 mod approval;
-mod bound;
 mod limiter;
-mod place;
 mod sessions;
+mod source;
+mod target;
 
 use std::time::Duration;
 
 use petasos_core::ids::RowId;
-use petasos_core::journal::Outcome;
-use petasos_core::lifecycle::{Closed, Door};
+use petasos_core::journal::MessageOutcome;
+use petasos_core::lifecycle::{GateState, NotAccepting};
 use petasos_core::message::Attachment;
 use petasos_core::transcript::{Message, Role};
 use petasos_core::{Millis, Platform};
-use petasos_store::{NewRun, Pending, Repeat, RunEnd, RunRow, Said, Tx};
+use petasos_store::{IdempotencyMatch, NewRun, PendingMessage, RunEnd, RunRow, TranscriptRow, Tx};
 use serde::{Deserialize, Serialize};
 
-pub use approval::Approval;
+pub use approval::RunApproval;
 pub use limiter::RunLimits;
-pub(crate) use limiter::{Desk, Seat};
-pub use place::Place;
-pub use sessions::{NewSession, NotChanged};
+pub(crate) use limiter::{RunLimiter, RunPermit};
+pub use sessions::{NewSession, SessionChangeError};
+pub use target::RunTarget;
 
 use crate::inbound::downloads;
 use crate::inbound::ingest::Ingest;
 use crate::runtime::commit::Commit;
-use crate::runtime::fault_injection::{Planted, planted};
+use crate::runtime::fault_injection::{PlantedBug, planted};
 use crate::runtime::tasks;
 use crate::{Error, Handle, clock};
-use place::{Placed, Terms};
 use std::sync::Arc;
+use target::{ResolvedTarget, RunContext};
 
-/// Somebody who waits looks into the store this often, whatever they were told or not.
-const LOOK: Duration = Duration::from_secs(5);
+/// Interval at which waiters read the store, in addition to notifications.
+const POLL_INTERVAL: Duration = Duration::from_secs(5);
 
-/// One thing said before, as a client tells it.
+/// An earlier message, as sent by the client.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Told {
+pub struct HistoryMessage {
     pub role: Role,
     pub text: String,
 }
 
-/// What is asked for besides the message itself.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
-pub struct Wish {
-    /// The model as the client named it; shown to it again.
+pub struct RunOptions {
+    /// The model name of the request, echoed to the client.
     pub shown_model: String,
-    /// Another model of the provider.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub model: Option<String>,
-    /// Told to the model with this run, never stored in the transcript.
+    /// Extra system prompt for this run; not stored in the transcript.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub instructions: Option<String>,
-    /// Said before the message, and not in the transcript yet.
+    /// Earlier messages that are not in the transcript yet.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub history: Vec<Told>,
-    /// Whoever asked answers questions about commands while it runs.
+    pub history: Vec<HistoryMessage>,
+    /// The client answers approvals while the run works.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub answers: bool,
-    /// Nobody wants to see it again afterwards.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub forget: bool,
 }
 
-impl Wish {
-    pub fn read(text: &str) -> Option<Self> {
+impl RunOptions {
+    pub fn parse(text: &str) -> Option<Self> {
         serde_json::from_str(text).ok()
     }
 
-    /// Rows that come before the message.
     pub(crate) fn rows(&self, now: Millis) -> impl Iterator<Item = Message> {
-        self.history.iter().map(move |told| match told.role {
-            Role::Assistant => Message::assistant(&told.text, now),
-            Role::User | Role::Tool | Role::Notice | Role::Summary => Message::user(&told.text, now),
+        self.history.iter().map(move |message| match message.role {
+            Role::Assistant => Message::assistant(&message.text, now),
+            Role::User | Role::Tool | Role::Notice | Role::Summary => Message::user(&message.text, now),
         })
     }
 }
 
-/// What a client calls its request, and what the request was.
+/// Makes a repeated request start only one run.
 #[derive(Debug, Clone)]
-pub struct Once {
+pub struct IdempotencyKey {
     pub name: String,
     pub fingerprint: [u8; 32],
 }
 
 #[derive(Debug)]
-pub struct RunAsk {
-    /// Made with [`fresh_id`].
+pub struct RunRequest {
+    /// Created with [`fresh_id`].
     pub run: String,
-    /// The credential that asks.
+    /// The credential of the client.
     pub owner: String,
-    /// That credential may look at everybody's conversations, so it may go on with them, too.
+    /// The credential may use conversations of other owners.
     pub sees_all: bool,
-    pub place: Place,
+    pub target: RunTarget,
     pub text: String,
     pub attachments: Vec<Attachment>,
-    pub wish: Wish,
-    pub once: Option<Once>,
+    pub options: RunOptions,
+    pub idempotency_key: Option<IdempotencyKey>,
 }
 
-/// A run that is on disk.
 #[derive(Debug, Clone)]
-pub struct Started {
+pub struct StartedRun {
     pub run: RunRow,
-    /// The same request had been accepted before; nothing new was started.
+    /// The request had been accepted before; nothing new was started.
     pub duplicate: bool,
 }
 
 #[derive(Debug, thiserror::Error)]
-pub enum NotStarted {
+pub enum StartRunError {
     #[error(transparent)]
     Error(#[from] Error),
-    /// As many run as may.
-    #[error("{cap} runs are at work")]
+    #[error("the limit of {cap} concurrent runs is reached")]
     Full { cap: usize },
-    /// This name was used for another request.
-    #[error("this name was used for another request")]
-    Reused,
-    /// No such transcript, or no such run to go on from.
-    #[error("there is nothing to go on from")]
-    Nowhere,
+    #[error("this idempotency key was used for another request")]
+    KeyReused,
+    #[error("the conversation or run to continue does not exist")]
+    TargetNotFound,
 }
 
-/// A name that nobody can guess: `prefix` and `N` random bytes.
+/// An unguessable id: `prefix` and `N` random bytes in hex.
 pub fn fresh_id<const N: usize>(prefix: &str) -> String {
     format!("{prefix}{}", hex::<N>(&clock::random()))
 }
@@ -136,87 +127,99 @@ pub(crate) fn hex<const N: usize>(bytes: &[u8; N]) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
-enum Accepted {
-    New(Box<Pending>, RunRow),
+enum AcceptOutcome {
+    New(Box<PendingMessage>, RunRow),
     Known(RunRow),
-    Reused,
-    Nowhere,
+    KeyReused,
+    TargetNotFound,
 }
 
 impl Handle {
-    /// Accepts a run. Returns after the commit; from then on it ends in one of its final states, whoever waits.
-    pub async fn start_run(&self, asked: RunAsk) -> Result<Started, NotStarted> {
-        if self.0.handles.lifecycle.stopper.stopping() {
+    /// Accepts a run and returns after the commit. From then on the run reaches a final state without the client.
+    pub async fn start_run(&self, request: RunRequest) -> Result<StartedRun, StartRunError> {
+        if self.0.handles.lifecycle.shutdown.stopping() {
             return Err(Error::Stopping.into());
         }
-        if let Some(known) = self.repeated(&asked).await? {
-            return Ok(Started { run: known, duplicate: true });
+        if let Some(known) = self.find_repeated(&request).await? {
+            return Ok(StartedRun { run: known, duplicate: true });
         }
-        self.door_is_open()?;
-        let desk = &self.0.handles.runs;
-        let cap = desk.limits().at_once;
-        let seat = desk.seat(&asked.owner).await.ok_or(NotStarted::Full { cap })?;
-        // It may have closed while we stood in line.
-        self.door_is_open()?;
+        self.check_accepting()?;
+        let limiter = &self.0.handles.runs;
+        let cap = limiter.limits().max_concurrent;
+        let permit = limiter.acquire(&request.owner).await.ok_or(StartRunError::Full { cap })?;
+        // The gate may have closed while the request was queued.
+        self.check_accepting()?;
         let ingest = self.0.ingest.clone();
         let handle = self.clone();
-        // Whoever asked may go away meanwhile: what is on disk is handed on all the same.
-        tasks::uncancelled(async move { handle.accept(&ingest, asked, seat).await }).await?
+        // Not cancelled with the caller: a committed run is always dispatched.
+        tasks::uncancelled(async move { handle.accept(&ingest, request, permit).await }).await?
     }
 
-    async fn accept(&self, ingest: &Arc<Ingest>, asked: RunAsk, seat: Seat) -> Result<Started, NotStarted> {
-        let desk = &self.0.handles.runs;
-        let run = asked.run.clone();
-        desk.open(&run, seat);
-        let (handles, rules) = (self.0.handles.clone(), ingest.rules.clone());
-        let again =
-            planted(Planted::RepeatsRuns).then(|| (asked.owner.clone(), asked.once.clone(), run.clone()));
+    async fn accept(
+        &self,
+        ingest: &Arc<Ingest>,
+        request: RunRequest,
+        permit: RunPermit,
+    ) -> Result<StartedRun, StartRunError> {
+        let limiter = &self.0.handles.runs;
+        let run = request.run.clone();
+        limiter.track(&run, permit);
+        let handles = self.0.handles.clone();
+        let rules = ingest.rules.clone();
+        let repeated = planted(PlantedBug::RepeatsRuns)
+            .then(|| (request.owner.clone(), request.idempotency_key.clone(), run.clone()));
         let accepted = self.0.handles.db.write(Commit::Run, move |tx| {
             let hint = &handles.channels.capabilities(Platform::API_SERVER).hint;
-            let RunAsk { run, owner, .. } = &asked;
-            let sees_all = asked.sees_all;
-            let terms = Terms { settings: &handles.settings, keys: &rules.keys, hint, owner, sees_all, run };
-            commit(tx, &terms, &asked, clock::now())
+            let RunRequest { run, owner, .. } = &request;
+            let sees_all = request.sees_all;
+            let context =
+                RunContext { settings: &handles.settings, keys: &rules.keys, hint, owner, sees_all, run };
+            commit_run(tx, &context, &request, clock::now())
         });
         match accepted.await {
-            Ok(Accepted::New(pending, row)) => {
-                if let Some((owner, Some(Once { name, fingerprint }), run)) = again {
-                    let late =
-                        move |tx: &Tx<'_>| tx.put_repeat(&owner, &name, &fingerprint, &run, clock::now());
+            Ok(AcceptOutcome::New(pending, row)) => {
+                if let Some((owner, Some(IdempotencyKey { name, fingerprint }), run)) = repeated {
+                    let late = move |tx: &Tx<'_>| {
+                        tx.put_idempotency_key(&owner, &name, &fingerprint, &run, clock::now())
+                    };
                     self.0.handles.db.write(Commit::Run, late).await?;
                 }
-                ingest.router.arrived(pending.key.clone(), *pending).await;
-                Ok(Started { run: row, duplicate: false })
+                ingest.router.deliver(pending.key.clone(), *pending).await;
+                Ok(StartedRun { run: row, duplicate: false })
             }
             other => {
-                desk.ended(&run);
+                limiter.mark_ended(&run);
                 match other? {
-                    Accepted::Known(run) => Ok(Started { run, duplicate: true }),
-                    Accepted::Reused => Err(NotStarted::Reused),
-                    Accepted::Nowhere | Accepted::New(..) => Err(NotStarted::Nowhere),
+                    AcceptOutcome::Known(run) => Ok(StartedRun { run, duplicate: true }),
+                    AcceptOutcome::KeyReused => Err(StartRunError::KeyReused),
+                    AcceptOutcome::TargetNotFound | AcceptOutcome::New(..) => {
+                        Err(StartRunError::TargetNotFound)
+                    }
                 }
             }
         }
     }
 
-    async fn repeated(&self, asked: &RunAsk) -> Result<Option<RunRow>, NotStarted> {
-        let Some(Once { name, fingerprint }) = asked.once.clone() else { return Ok(None) };
-        let owner = asked.owner.clone();
+    async fn find_repeated(&self, request: &RunRequest) -> Result<Option<RunRow>, StartRunError> {
+        let Some(IdempotencyKey { name, fingerprint }) = request.idempotency_key.clone() else {
+            return Ok(None);
+        };
+        let owner = request.owner.clone();
         let known = self.0.handles.db.read(move |reader| {
-            Ok(match reader.repeat(&owner, &name, &fingerprint, clock::now())? {
-                Some(Repeat::Same(run)) => Some(reader.run(&run)?),
-                Some(Repeat::Other) => None,
+            Ok(match reader.find_idempotency_key(&owner, &name, &fingerprint, clock::now())? {
+                Some(IdempotencyMatch::Same(run)) => Some(reader.run(&run)?),
+                Some(IdempotencyMatch::Different) => None,
                 None => Some(None),
             })
         });
-        known.await?.ok_or(NotStarted::Reused)
+        known.await?.ok_or(StartRunError::KeyReused)
     }
 
-    fn door_is_open(&self) -> Result<(), Error> {
-        match self.0.handles.lifecycle.gate.door() {
-            Door::Open => Ok(()),
-            Door::Draining => Err(Error::Closed(Closed::Draining)),
-            Door::Leaving { restart } => Err(Error::Closed(Closed::Leaving { restart })),
+    fn check_accepting(&self) -> Result<(), Error> {
+        match self.0.handles.lifecycle.gate.state() {
+            GateState::Open => Ok(()),
+            GateState::Draining => Err(Error::Closed(NotAccepting::Draining)),
+            GateState::ShuttingDown { restart } => Err(Error::Closed(NotAccepting::ShuttingDown { restart })),
         }
     }
 
@@ -224,29 +227,33 @@ impl Handle {
         let id = id.to_owned();
         let mut run = self.0.handles.db.read(move |reader| reader.run(&id)).await?;
         if let Some(run) = &mut run {
-            self.show_pictures(run).await;
+            self.embed_pictures(run).await;
         }
         Ok(run)
     }
 
-    /// Whoever reads the answer cannot reach our files: pictures that it names are put into it.
-    async fn show_pictures(&self, run: &mut RunRow) {
-        let Some(RunEnd { outcome: Outcome::Answered, said: Some(said), .. }) = &mut run.end else { return };
+    /// Embeds the pictures that the answer names, since the client cannot read local files.
+    async fn embed_pictures(&self, run: &mut RunRow) {
+        let Some(RunEnd { outcome: MessageOutcome::Answered, answer: Some(answer), .. }) = &mut run.end
+        else {
+            return;
+        };
         let handles = &self.0.handles;
-        let policy = handles.settings.outward_files.with(downloads::folders(&handles.home, &run.key));
+        let policy =
+            handles.settings.attachments.with_folders(downloads::session_folders(&handles.home, &run.key));
         let to = handles.channels.capabilities(Platform::API_SERVER);
-        if let Some(shown) = policy.inline(said, &to).await {
-            *said = shown;
+        if let Some(shown) = policy.inline(answer, &to).await {
+            *answer = shown;
         }
     }
 
-    /// A run, the rows of its transcript after one of them, and what it asked, as they are at one moment.
+    /// A consistent snapshot of a run, its rows after `after`, and its approvals.
     pub async fn run_rows(
         &self,
         id: &str,
         after: RowId,
         limit: usize,
-    ) -> Result<Option<(RunRow, Vec<Said>, Vec<Approval>)>, Error> {
+    ) -> Result<Option<(RunRow, Vec<TranscriptRow>, Vec<RunApproval>)>, Error> {
         let id = id.to_owned();
         let read = self.0.handles.db.read(move |reader| {
             let Some(run) = reader.run(&id)? else { return Ok(None) };
@@ -254,92 +261,104 @@ impl Handle {
             let mut rows = reader.rows_after(&run.session, after.max(begin), limit)?;
             rows.retain(|row| run.last_row.is_none_or(|last| row.id <= last));
             let noticed = rows.iter().any(|row| row.message.role == Role::Notice);
-            let asked = if noticed { approval::of(reader, &run)? } else { vec![] };
-            Ok(Some((run, rows, asked)))
+            let request = if noticed { approval::approvals_of(reader, &run)? } else { vec![] };
+            Ok(Some((run, rows, request)))
         });
         let mut read = read.await?;
         if let Some((run, ..)) = &mut read {
-            self.show_pictures(run).await;
+            self.embed_pictures(run).await;
         }
         Ok(read)
     }
 
-    /// Waits for the end of a run. `None`: there is no such run.
+    /// Waits for the end of a run. `None`: no such run.
     pub async fn run_ended(&self, id: &str) -> Result<Option<RunRow>, Error> {
-        let (mut ending, known) = self.0.handles.runs.watch(id);
+        let (mut completion, known) = self.0.handles.runs.watch(id);
         if known {
-            ending.came(LOOK).await;
+            completion.wait(POLL_INTERVAL).await;
         }
         loop {
             match self.run(id).await? {
-                Some(run) if run.end.is_none() => ending.came(LOOK).await,
+                Some(run) if run.end.is_none() => completion.wait(POLL_INTERVAL).await,
                 other => return Ok(other),
             }
         }
     }
 
-    /// Ends a run, whether it works or waits. `false`: it was over.
+    /// Stops a running or queued run. `false`: it had ended.
     pub async fn stop_run(&self, run: &RunRow) -> Result<bool, Error> {
         if run.end.is_some() {
             return Ok(false);
         }
-        self.0.handles.runs.stopping(&run.id);
-        let (router, key, inbox) = (self.0.handles.router.clone(), run.key.clone(), run.inbox);
+        self.0.handles.runs.mark_stopping(&run.id);
+        let router = self.0.handles.router.clone();
+        let key = run.key.clone();
+        let inbox = run.inbox;
         tasks::uncancelled(async move { router.cancel(key, inbox).await }).await
     }
 
-    /// It was asked to stop and has not ended yet.
+    /// A stop was requested and the run has not ended.
     pub fn is_stopping(&self, run: &str) -> bool {
         self.0.handles.runs.is_stopping(run)
     }
 
-    /// Its owner does not want to see it any more. `false`: there is no such run.
+    /// Hides a run. `false`: no such run.
     pub async fn hide_run(&self, id: &str) -> Result<bool, Error> {
         let id = id.to_owned();
         self.0.handles.db.write(Commit::Run, move |tx| tx.hide_run(&id)).await
     }
 
-    /// Runs at work in this process, and how many there may be.
-    pub fn runs_at_work(&self) -> (usize, RunLimits) {
-        (self.0.handles.runs.seated(), self.0.handles.runs.limits())
+    /// Number of active runs, and the limits.
+    pub fn active_runs(&self) -> (usize, RunLimits) {
+        (self.0.handles.runs.active(), self.0.handles.runs.limits())
     }
 }
 
-/// The run, its message, its place and its name: one transaction.
-fn commit(
+/// Commits run, message, target and idempotency key in one transaction.
+fn commit_run(
     tx: &Tx<'_>,
-    terms: &Terms<'_>,
-    asked: &RunAsk,
+    context: &RunContext<'_>,
+    request: &RunRequest,
     now: Millis,
-) -> Result<Accepted, petasos_store::Error> {
-    if let Some(Once { name, fingerprint }) = &asked.once {
-        match tx.repeat(&asked.owner, name, fingerprint, now)? {
-            Some(Repeat::Same(run)) => {
+) -> Result<AcceptOutcome, petasos_store::Error> {
+    if let Some(IdempotencyKey { name, fingerprint }) = &request.idempotency_key {
+        match tx.find_idempotency_key(&request.owner, name, fingerprint, now)? {
+            Some(IdempotencyMatch::Same(run)) => {
                 if let Some(run) = tx.run(&run)? {
-                    return Ok(Accepted::Known(run));
+                    return Ok(AcceptOutcome::Known(run));
                 }
             }
-            Some(Repeat::Other) => return Ok(Accepted::Reused),
+            Some(IdempotencyMatch::Different) => return Ok(AcceptOutcome::KeyReused),
             None => {}
         }
     }
-    let mut wish = asked.wish.clone();
-    let Some(Placed { bound, key, session }) = place::place(tx, terms, &asked.place, &mut wish, now)? else {
-        return Ok(Accepted::Nowhere);
+    let mut options = request.options.clone();
+    let Some(ResolvedTarget { source, key, session }) =
+        target::resolve_target(tx, context, &request.target, &mut options, now)?
+    else {
+        return Ok(AcceptOutcome::TargetNotFound);
     };
-    let inbound = bound.inbound(asked.text.clone(), asked.attachments.clone());
+    let inbound = source.inbound(request.text.clone(), request.attachments.clone());
     let inbox = tx.accept(&inbound, &key, now)?.id();
-    let wish = serde_json::to_string(&wish).map_err(|_| petasos_store::Error::Unreadable("wish of a run"))?;
-    let new =
-        NewRun { id: &asked.run, inbox, owner: &asked.owner, session: &session, key: &key, wish: &wish };
+    let options =
+        serde_json::to_string(&options).map_err(|_| petasos_store::Error::Unreadable("options of a run"))?;
+    let new = NewRun {
+        id: &request.run,
+        inbox,
+        owner: &request.owner,
+        session: &session,
+        key: &key,
+        options: &options,
+    };
     tx.begin_run(&new, now)?;
-    if asked.wish.forget {
-        tx.hide_run(&asked.run)?;
+    if request.options.forget {
+        tx.hide_run(&request.run)?;
     }
-    if let Some(Once { name, fingerprint }) = asked.once.as_ref().filter(|_| !planted(Planted::RepeatsRuns)) {
-        tx.put_repeat(&asked.owner, name, fingerprint, &asked.run, now)?;
+    let once = request.idempotency_key.as_ref().filter(|_| !planted(PlantedBug::RepeatsRuns));
+    if let Some(IdempotencyKey { name, fingerprint }) = once {
+        tx.put_idempotency_key(&request.owner, name, fingerprint, &request.run, now)?;
     }
-    let Some(row) = tx.run(&asked.run)? else { return Ok(Accepted::Nowhere) };
-    let pending = Pending { id: inbox, key, inbound, received_at: now };
-    Ok(Accepted::New(Box::new(pending), row))
+    let Some(row) = tx.run(&request.run)? else { return Ok(AcceptOutcome::TargetNotFound) };
+    let pending = PendingMessage { id: inbox, key, inbound, received_at: now };
+    Ok(AcceptOutcome::New(Box::new(pending), row))
 }

@@ -1,14 +1,14 @@
-//! Transcripts as programs keep them: made, renamed, ended, branched and removed by name.
+//! API operations on transcripts: create, rename, end, fork, delete.
 
 use std::collections::BTreeMap;
 
 use petasos_agent::{ToolSpec, Toolset};
 use petasos_core::session::{Entry, ModelOverride};
 use petasos_core::{Platform, SessionId};
-use petasos_store::{CardQuery, SessionCard, Tx, local_time};
+use petasos_store::{SessionSummary, SessionSummaryQuery, Tx, local_time};
 
-use super::bound::Bound;
-use super::place::{Terms, begin, fresh};
+use super::source::RunSource;
+use super::target::{RunContext, create, new_session_id};
 use crate::runtime::commit::Commit;
 use crate::{Error, Handle, clock};
 
@@ -17,55 +17,57 @@ pub struct NewSession {
     pub id: Option<String>,
     pub title: Option<String>,
     pub model: Option<String>,
-    /// Told to the model after the gateway's own words, in every turn.
+    /// Appended to the gateway's system prompt in every turn.
     pub system_prompt: Option<String>,
 }
 
-/// Why a transcript was not changed.
 #[derive(Debug, thiserror::Error)]
-pub enum NotChanged {
+pub enum SessionChangeError {
     #[error(transparent)]
     Error(#[from] Error),
-    #[error("there is one with this name")]
+    #[error("a session with this name exists already")]
     Exists,
-    #[error("there is no such transcript")]
+    #[error("there is no such session")]
     Missing,
-    /// Something works in it, or a chat of a platform is in it.
-    #[error("it is in use")]
+    /// A turn is running in it, or a platform chat uses it.
+    #[error("the session is in use")]
     InUse,
 }
 
-/// The highest number that is tried behind a title.
 const COPIES: usize = 10_000;
 
 impl Handle {
-    pub async fn session_card(&self, id: &str) -> Result<Option<SessionCard>, Error> {
+    pub async fn session_summary(&self, id: &str) -> Result<Option<SessionSummary>, Error> {
         let id = SessionId(id.to_owned());
-        self.0.handles.db.read(move |reader| reader.session_card(&id)).await
+        self.0.handles.db.read(move |reader| reader.session_summary(&id)).await
     }
 
-    pub async fn session_cards(&self, query: CardQuery) -> Result<Vec<SessionCard>, Error> {
-        self.0.handles.db.read(move |reader| reader.session_cards(&query)).await
+    pub async fn session_summaries(&self, query: SessionSummaryQuery) -> Result<Vec<SessionSummary>, Error> {
+        self.0.handles.db.read(move |reader| reader.session_summaries(&query)).await
     }
 
-    /// A transcript of a program's own.
-    pub async fn create_session(&self, owner: &str, new: NewSession) -> Result<SessionCard, NotChanged> {
+    pub async fn create_session(
+        &self,
+        owner: &str,
+        new: NewSession,
+    ) -> Result<SessionSummary, SessionChangeError> {
         let id = new.id.clone().unwrap_or_else(|| {
             format!("api_{}_{}", clock::now().0 / 1000, super::hex::<4>(&clock::random()))
         });
-        self.make(owner, SessionId(id), move |tx, terms, id| {
+        self.create_with(owner, SessionId(id), move |tx, context, id| {
             if tx.session(id)?.is_some() {
-                return Ok(Err(NotChanged::Exists));
+                return Ok(Err(SessionChangeError::Exists));
             }
             let now = clock::now();
-            let bound = Bound::new(id.as_str(), terms.owner, terms.run);
-            let (key, source) = (bound.key(terms.keys), bound.source().clone());
-            begin(tx, terms, bound, key.clone(), id.clone(), None, now)?;
+            let run_source = RunSource::new(id.as_str(), context.owner, context.run);
+            let key = run_source.key(context.keys);
+            let source = run_source.source().clone();
+            create(tx, context, run_source, key.clone(), id.clone(), None, now)?;
             if let Some(title) = &new.title {
                 tx.put_title(id, title)?;
             }
             if let Some(words) = &new.system_prompt {
-                let own = terms.settings.system_prompt(terms.hint, None, now);
+                let own = context.settings.system_prompt(context.hint, None, now);
                 tx.put_system_prompt(id, &format!("{own}\n\n{words}"))?;
             }
             if let Some(model) = &new.model {
@@ -79,31 +81,31 @@ impl Handle {
         .await
     }
 
-    /// A new transcript with everything that `from` says. One of a program's own ends with it.
+    /// Copies a transcript. If the original belongs to an API client, it ends.
     pub async fn fork_session(
         &self,
         owner: &str,
         from: &str,
         id: Option<String>,
         title: Option<String>,
-    ) -> Result<SessionCard, NotChanged> {
+    ) -> Result<SessionSummary, SessionChangeError> {
         let from = SessionId(from.to_owned());
-        let id = id.map_or_else(|| fresh("api"), SessionId);
-        self.make(owner, id, move |tx, terms, id| {
-            let Some(source) = tx.session(&from)? else { return Ok(Err(NotChanged::Missing)) };
+        let id = id.map_or_else(|| new_session_id("api"), SessionId);
+        self.create_with(owner, id, move |tx, context, id| {
+            let Some(source) = tx.session(&from)? else { return Ok(Err(SessionChangeError::Missing)) };
             if tx.session(id)?.is_some() {
-                return Ok(Err(NotChanged::Exists));
+                return Ok(Err(SessionChangeError::Exists));
             }
             let now = clock::now();
-            let bound = Bound::new(id.as_str(), terms.owner, terms.run);
-            let key = bound.key(terms.keys);
-            begin(tx, terms, bound, key, id.clone(), Some(&from), now)?;
+            let run_source = RunSource::new(id.as_str(), context.owner, context.run);
+            let key = run_source.key(context.keys);
+            create(tx, context, run_source, key, id.clone(), Some(&from), now)?;
             if let Some(last) = tx.last_row(&from)? {
                 tx.copy_rows(&from, id, last)?;
             }
             let title = match title.clone() {
                 Some(title) => Some(title),
-                None => source.title.map(|title| numbered(tx, &title)).transpose()?,
+                None => source.title.map(|title| numbered_title(tx, &title)).transpose()?,
             };
             if let Some(title) = title {
                 tx.put_title(id, &title)?;
@@ -133,54 +135,59 @@ impl Handle {
             .await
     }
 
-    /// Removes a transcript with everything in it.
-    pub async fn delete_session(&self, id: &str) -> Result<(), NotChanged> {
+    pub async fn delete_session(&self, id: &str) -> Result<(), SessionChangeError> {
         let id = SessionId(id.to_owned());
         let removed = self.0.handles.db.write(Commit::Operator, move |tx| {
-            let Some(row) = tx.session(&id)? else { return Ok(Err(NotChanged::Missing)) };
+            let Some(row) = tx.session(&id)? else { return Ok(Err(SessionChangeError::Missing)) };
             let own = row.platform.as_deref() == Some(Platform::API_SERVER.as_str());
             if tx.is_busy(&row.key)? {
-                return Ok(Err(NotChanged::InUse));
+                return Ok(Err(SessionChangeError::InUse));
             }
             if own {
                 tx.unbind_session(&id)?;
             }
-            Ok(if tx.delete_session(&id)? { Ok(()) } else { Err(NotChanged::InUse) })
+            Ok(if tx.delete_session(&id)? { Ok(()) } else { Err(SessionChangeError::InUse) })
         });
         removed.await?
     }
 
-    /// How jobs are shown.
-    pub fn cron_settings(&self) -> &crate::background::cron::Settings {
-        &self.0.handles.settings.cron
-    }
-
-    /// The agent's tools by toolset.
     pub fn toolsets(&self) -> BTreeMap<Toolset, Vec<ToolSpec>> {
         self.0.handles.agent.tools.toolsets()
     }
 
-    async fn make<F>(&self, owner: &str, id: SessionId, job: F) -> Result<SessionCard, NotChanged>
+    async fn create_with<F>(
+        &self,
+        owner: &str,
+        id: SessionId,
+        job: F,
+    ) -> Result<SessionSummary, SessionChangeError>
     where
-        F: FnOnce(&Tx<'_>, &Terms<'_>, &SessionId) -> Result<Result<(), NotChanged>, petasos_store::Error>
+        F: FnOnce(
+                &Tx<'_>,
+                &RunContext<'_>,
+                &SessionId,
+            ) -> Result<Result<(), SessionChangeError>, petasos_store::Error>
             + Send
             + 'static,
     {
-        let (handles, rules) = (self.0.handles.clone(), self.0.ingest.rules.clone());
-        let (owner, made) = (owner.to_owned(), id.clone());
+        let handles = self.0.handles.clone();
+        let rules = self.0.ingest.rules.clone();
+        let owner = owner.to_owned();
+        let made = id.clone();
         let done = self.0.handles.db.write(Commit::Operator, move |tx| {
             let hint = &handles.channels.capabilities(Platform::API_SERVER).hint;
-            let (settings, keys) = (&handles.settings, &rules.keys);
-            let terms = Terms { settings, keys, hint, owner: &owner, sees_all: true, run: "" };
-            job(tx, &terms, &id)
+            let settings = &handles.settings;
+            let keys = &rules.keys;
+            let context = RunContext { settings, keys, hint, owner: &owner, sees_all: true, run: "" };
+            job(tx, &context, &id)
         });
         done.await??;
-        self.session_card(made.as_str()).await?.ok_or(NotChanged::Missing)
+        self.session_summary(made.as_str()).await?.ok_or(SessionChangeError::Missing)
     }
 }
 
-/// `base #n`, the first that is free.
-fn numbered(tx: &Tx<'_>, title: &str) -> Result<String, petasos_store::Error> {
+/// The first free title of the form `base #n`.
+fn numbered_title(tx: &Tx<'_>, title: &str) -> Result<String, petasos_store::Error> {
     let base = match title.rsplit_once(" #") {
         Some((base, number)) if number.parse::<usize>().is_ok() => base,
         Some(_) | None => title,

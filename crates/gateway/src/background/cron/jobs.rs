@@ -1,20 +1,20 @@
-//! Setting jobs: what a tool, the page and the command line ask for.
+//! Creating, changing, removing and running scheduled jobs, for tools, the page and the command line.
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use jiff::Timestamp;
 use jiff::tz::TimeZone;
-use petasos_core::cron::{Change, Job, JobId, NewJob, Schedule};
+use petasos_core::cron::{Job, JobId, JobUpdate, NewJob, Schedule};
 use petasos_core::person::Person;
 use petasos_core::session::KeyOptions;
 use petasos_core::{Millis, Source};
-use petasos_store::{Error as StoreError, Occurrence, Tx};
+use petasos_store::{Error as StoreError, Tx};
 use serde_json::{Value, json};
 
-use super::{Settings, begin, zone};
+use super::{Settings, start_run, zone};
 use crate::api::handle::Handle;
-use crate::background::completions::Bell;
+use crate::background::completions::WakeSignal;
 use crate::lifecycle::config::Settings as GatewaySettings;
 use crate::runtime::commit::Commit;
 use crate::runtime::tasks;
@@ -22,58 +22,52 @@ use crate::sessions::router::Router;
 use crate::storage::database::Db;
 use crate::{Error, clock};
 
-/// A job, and when it is due next.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Scheduled {
+pub struct ScheduledJob {
     pub job: Job,
-    /// `None`: it rests, or it is over.
+    /// `None`: paused or completed.
     pub next: Option<Millis>,
 }
 
-/// Why something asked of jobs was not done.
 #[derive(Debug, thiserror::Error)]
 pub enum JobError {
-    /// What was asked makes no sense, and why.
     #[error("{0}")]
-    Bad(String),
+    Invalid(String),
     #[error("there is no such job")]
     NotFound,
     #[error(transparent)]
     Gateway(#[from] Error),
 }
 
-/// Who asks.
+/// The person who creates a job, and the chat where they asked.
 #[derive(Debug, Clone)]
-pub(crate) struct Asker {
+pub(crate) struct JobRequester {
     pub(crate) person: Person,
     pub(crate) origin: Option<Source>,
 }
 
-/// Jobs that may be kept.
-const MOST: usize = 500;
+const MAX_JOBS: usize = 500;
 
 impl Handle {
-    /// How scheduled work is done here.
     pub fn schedule(&self) -> &Settings {
         &self.0.handles.jobs.settings.cron
     }
 
-    /// All of them, in the order in which they were made.
-    pub async fn jobs(&self) -> Result<Vec<Scheduled>, JobError> {
+    pub async fn jobs(&self) -> Result<Vec<ScheduledJob>, JobError> {
         self.0.handles.jobs.jobs(None).await
     }
 
-    pub async fn job(&self, id: &JobId) -> Result<Scheduled, JobError> {
+    pub async fn job(&self, id: &JobId) -> Result<ScheduledJob, JobError> {
         self.0.handles.jobs.job(id, None).await
     }
 
-    /// A job of the owner of this machine. `origin`: where it was asked for, if answers can go there.
-    pub async fn job_create(&self, new: NewJob, origin: Option<Source>) -> Result<Scheduled, JobError> {
-        self.0.handles.jobs.job_create(new, Asker { person: Person::owner(), origin }).await
+    /// Creates a job of the owner of this machine. `origin`: the chat for its results, if it has one.
+    pub async fn job_create(&self, new: NewJob, origin: Option<Source>) -> Result<ScheduledJob, JobError> {
+        self.0.handles.jobs.job_create(new, JobRequester { person: Person::owner(), origin }).await
     }
 
     /// Also pauses and resumes: `Change::enabled`.
-    pub async fn job_change(&self, id: &JobId, change: Change) -> Result<Scheduled, JobError> {
+    pub async fn job_change(&self, id: &JobId, change: JobUpdate) -> Result<ScheduledJob, JobError> {
         self.0.handles.jobs.job_change(id, change, None).await
     }
 
@@ -81,76 +75,76 @@ impl Handle {
         self.0.handles.jobs.job_remove(id, None).await
     }
 
-    /// Runs a job now, whatever its schedule says; that stays as it is.
-    pub async fn job_run(&self, id: &JobId) -> Result<Scheduled, JobError> {
+    /// Runs a job now, in addition to its schedule.
+    pub async fn job_run(&self, id: &JobId) -> Result<ScheduledJob, JobError> {
         self.0.handles.jobs.job_run(id, None, self.0.ingest.rules.keys).await
-    }
-
-    /// The last runs of a job, the latest first.
-    pub async fn job_runs(&self, id: &JobId, limit: usize) -> Result<Vec<Occurrence>, JobError> {
-        let id = id.clone();
-        Ok(self.0.handles.db.read(move |reader| reader.occurrences(&id, limit)).await?)
     }
 }
 
-/// Jobs as they are kept, and what changes them.
 #[derive(Debug, Clone)]
 pub(crate) struct Jobs {
     pub(crate) db: Db,
     pub(crate) router: Router,
     pub(crate) settings: Arc<GatewaySettings>,
-    /// Rung when the timer is to look again: jobs have changed, or a turn has ended.
-    pub(crate) bell: Bell,
+    /// Wakes the scheduler: jobs have changed, or a turn has ended.
+    pub(crate) wake: WakeSignal,
 }
 
-/// `of`: only what is this person's; of anything else they do not learn that it is there.
+/// `owner`: restricts the call to the jobs of this person; other jobs are reported as absent.
 impl Jobs {
-    pub(crate) async fn jobs(&self, of: Option<Person>) -> Result<Vec<Scheduled>, JobError> {
+    pub(crate) async fn jobs(&self, owner: Option<Person>) -> Result<Vec<ScheduledJob>, JobError> {
         let all = self.db.read(|reader| reader.jobs()).await?;
-        let theirs = all.into_iter().filter(|(job, _)| of.as_ref().is_none_or(|of| *of == job.person));
-        Ok(theirs.map(|(job, next)| Scheduled { job, next }).collect())
+        let theirs =
+            all.into_iter().filter(|(job, _)| owner.as_ref().is_none_or(|owner| *owner == job.person));
+        Ok(theirs.map(|(job, next)| ScheduledJob { job, next }).collect())
     }
 
-    pub(crate) async fn job(&self, id: &JobId, of: Option<Person>) -> Result<Scheduled, JobError> {
+    pub(crate) async fn job(&self, id: &JobId, owner: Option<Person>) -> Result<ScheduledJob, JobError> {
         let id = id.clone();
         let found = self.db.read(move |reader| reader.job(&id)).await?;
-        let found = found.filter(|(job, _)| of.as_ref().is_none_or(|of| *of == job.person));
-        found.map(|(job, next)| Scheduled { job, next }).ok_or(JobError::NotFound)
+        let found = found.filter(|(job, _)| owner.as_ref().is_none_or(|owner| *owner == job.person));
+        found.map(|(job, next)| ScheduledJob { job, next }).ok_or(JobError::NotFound)
     }
 
-    pub(crate) async fn job_create(&self, new: NewJob, by: Asker) -> Result<Scheduled, JobError> {
+    pub(crate) async fn job_create(
+        &self,
+        new: NewJob,
+        requester: JobRequester,
+    ) -> Result<ScheduledJob, JobError> {
         if let Some(name) = &new.timezone {
-            TimeZone::get(name).map_err(|_| JobError::Bad(format!("no time zone is called {name:?}")))?;
+            TimeZone::get(name).map_err(|_| JobError::Invalid(format!("unknown time zone {name:?}")))?;
         }
         let now = clock::now();
         let zone = self.zone_of(new.timezone.as_deref());
         let id = JobId::from_bytes(clock::random());
-        let job = Job::new(id, new, by.person, by.origin, &zone, now).map_err(JobError::Bad)?;
+        let job =
+            Job::new(id, new, requester.person, requester.origin, &zone, now).map_err(JobError::Invalid)?;
         let next = job.next(now, &zone);
         let kept = job.clone();
         let room = self.schedule_job(move |tx| {
-            let room = tx.job_count()? < MOST;
+            let room = tx.job_count()? < MAX_JOBS;
             if room {
                 tx.put_job(&kept, next)?;
             }
             Ok(room)
         });
         if !room.await? {
-            return Err(JobError::Bad(format!("there are {MOST} jobs already; remove one first")));
+            return Err(JobError::Invalid(format!("there are {MAX_JOBS} jobs already; remove one first")));
         }
-        Ok(Scheduled { job, next })
+        Ok(ScheduledJob { job, next })
     }
 
     pub(crate) async fn job_change(
         &self,
         id: &JobId,
-        change: Change,
-        of: Option<Person>,
-    ) -> Result<Scheduled, JobError> {
-        let Scheduled { job, .. } = self.job(id, of).await?;
-        let (now, zone) = (clock::now(), self.zone_of(job.timezone.as_deref()));
-        // Checked here, and done on what is there then.
-        job.change(change.clone(), &zone, now).map_err(JobError::Bad)?;
+        change: JobUpdate,
+        owner: Option<Person>,
+    ) -> Result<ScheduledJob, JobError> {
+        let ScheduledJob { job, .. } = self.job(id, owner).await?;
+        let now = clock::now();
+        let zone = self.zone_of(job.timezone.as_deref());
+        // Validated here, applied to the stored job in the transaction.
+        job.change(change.clone(), &zone, now).map_err(JobError::Invalid)?;
         let id = id.clone();
         let changed = self.schedule_job(move |tx| {
             let Some((job, _)) = tx.job(&id)? else { return Ok(None) };
@@ -159,63 +153,62 @@ impl Jobs {
                 .map_err(|_| StoreError::Conflict("a job has changed meanwhile"))?;
             let next = job.next(now, &zone);
             tx.put_job(&job, next)?;
-            Ok(Some(Scheduled { job, next }))
+            Ok(Some(ScheduledJob { job, next }))
         });
         changed.await?.ok_or(JobError::NotFound)
     }
 
-    /// Changes jobs, and has the timer look at them again.
+    /// Commits a change of jobs and wakes the scheduler.
     async fn schedule_job<T: Send + 'static>(
         &self,
         change: impl FnOnce(&Tx<'_>) -> Result<T, StoreError> + Send + 'static,
     ) -> Result<T, Error> {
-        let (db, bell) = (self.db.clone(), self.bell.clone());
+        let db = self.db.clone();
+        let wake = self.wake.clone();
         let changed = async move {
             let value = db.write(Commit::CronJob, change).await?;
-            bell.ring();
+            wake.notify();
             Ok(value)
         };
         tasks::uncancelled(changed).await?
     }
 
-    pub(crate) async fn job_remove(&self, id: &JobId, of: Option<Person>) -> Result<(), JobError> {
-        self.job(id, of).await?;
+    pub(crate) async fn job_remove(&self, id: &JobId, owner: Option<Person>) -> Result<(), JobError> {
+        self.job(id, owner).await?;
         let id = id.clone();
-        match self.db.write(Commit::CronJob, move |tx| tx.delete_job(&id)).await? {
-            true => Ok(()),
-            false => Err(JobError::NotFound),
-        }
+        let deleted = self.db.write(Commit::CronJob, move |tx| tx.delete_job(&id)).await?;
+        if deleted { Ok(()) } else { Err(JobError::NotFound) }
     }
 
     pub(crate) async fn job_run(
         &self,
         id: &JobId,
-        of: Option<Person>,
+        owner: Option<Person>,
         keys: KeyOptions,
-    ) -> Result<Scheduled, JobError> {
-        self.job(id, of).await?;
-        let (jobs, id) = (self.clone(), id.clone());
-        tasks::uncancelled(async move { jobs.begin_now(id, keys).await }).await?
+    ) -> Result<ScheduledJob, JobError> {
+        self.job(id, owner).await?;
+        let jobs = self.clone();
+        let id = id.clone();
+        tasks::uncancelled(async move { jobs.start_now(id, keys).await }).await?
     }
 
-    /// A run that does not belong to the schedule, handed to its session.
-    async fn begin_now(&self, id: JobId, keys: KeyOptions) -> Result<Scheduled, JobError> {
+    async fn start_now(&self, id: JobId, keys: KeyOptions) -> Result<ScheduledJob, JobError> {
         let now = clock::now();
-        let begun = self.db.write(Commit::CronBegin, move |tx| {
+        let started = self.db.write(Commit::CronBegin, move |tx| {
             let Some((mut job, next)) = tx.job(&id)? else { return Ok(None) };
-            // Everybody who asks gets a run, and the schedule keeps its own.
+            // Each request gets its own run, at a due time that no other run has.
             let mut due = now;
             while next == Some(due) || tx.has_occurrence(&job.id, due)? {
                 due = due.after(Duration::from_millis(1));
             }
-            let pending = begin(tx, &mut job, due, &keys, now)?;
-            // It counts as one of its runs, but for the last one: that belongs to the schedule.
-            tx.put_job(&job, next.filter(|_| !job.is_spent()))?;
-            Ok(Some((Scheduled { job, next }, pending)))
+            let pending = start_run(tx, &mut job, due, &keys, now)?;
+            // The run counts towards `repeat`; the job ends when no repeats are left.
+            tx.put_job(&job, next.filter(|_| !job.is_exhausted()))?;
+            Ok(Some((ScheduledJob { job, next }, pending)))
         });
-        let (scheduled, pending) = begun.await?.ok_or(JobError::NotFound)?;
+        let (scheduled, pending) = started.await?.ok_or(JobError::NotFound)?;
         if let Some(pending) = pending {
-            self.router.arrived(pending.key.clone(), pending).await;
+            self.router.deliver(pending.key.clone(), pending).await;
         }
         Ok(scheduled)
     }
@@ -225,12 +218,11 @@ impl Jobs {
     }
 }
 
-impl Scheduled {
-    /// As clients know it.
+impl ScheduledJob {
     pub fn to_json(&self, settings: &Settings) -> Value {
         let Self { job, next } = self;
         let zone = zone(job.timezone.as_deref().or(settings.timezone.as_deref()));
-        let time = |at: Option<Millis>| at.map(|at| shown(at, &zone));
+        let time = |at: Option<Millis>| at.map(|at| format_time(at, &zone));
         let state = match (job.enabled, next) {
             (false, _) => "paused",
             (true, Some(_)) => "scheduled",
@@ -269,8 +261,8 @@ impl Scheduled {
     }
 }
 
-/// With its offset.
-pub(super) fn shown(at: Millis, zone: &TimeZone) -> String {
+/// RFC 3339 with offset.
+pub(super) fn format_time(at: Millis, zone: &TimeZone) -> String {
     let stamp = i64::try_from(at.0).ok().and_then(|at| Timestamp::from_millisecond(at).ok());
     stamp
         .map(|stamp| stamp.to_zoned(zone.clone()).strftime("%Y-%m-%dT%H:%M:%S%:z").to_string())

@@ -1,6 +1,4 @@
-//! Waiting for a moment of the wall clock, without looking at it again and again.
-//!
-//! The kernel counts, also while the machine sleeps, and says when somebody has set the clock.
+//! A timer for a wall-clock time (`timerfd`): counts during suspend and wakes up when the clock is set.
 
 use std::io;
 use std::os::fd::OwnedFd;
@@ -18,39 +16,37 @@ use tokio::io::unix::AsyncFd;
 use crate::clock;
 
 #[derive(Debug)]
-pub(super) struct Timer(Source);
+pub(super) struct Timer(Backend);
 
 #[derive(Debug)]
-enum Source {
+enum Backend {
     Kernel(AsyncFd<OwnedFd>),
-    /// A simulation tells nobody that its clock was set: it is looked at again and again.
+    /// A simulated clock does not report that it was set, so it is polled.
     Simulated,
 }
 
-/// Between two looks at a simulated clock.
-const LOOK: Duration = Duration::from_secs(5);
+const SIMULATED_POLL: Duration = Duration::from_secs(5);
 
 impl Timer {
     pub(super) fn new() -> io::Result<Self> {
         if petasos_runtime::is_simulated() {
-            return Ok(Self(Source::Simulated));
+            return Ok(Self(Backend::Simulated));
         }
         let flags = TimerfdFlags::NONBLOCK | TimerfdFlags::CLOEXEC;
         let timer = timerfd_create(TimerfdClockId::Realtime, flags)?;
-        #[expect(deprecated, reason = "what takes its place is unsafe; an owned descriptor stays what it is")]
+        #[expect(deprecated, reason = "its replacement is unsafe; an owned descriptor stays valid")]
         let timer = AsyncFd::with_interest(timer, Interest::READABLE)?;
-        Ok(Self(Source::Kernel(timer)))
+        Ok(Self(Backend::Kernel(timer)))
     }
 
-    /// Returns when the moment has come, or when the clock was set and it must be computed anew. `None`: there is no
-    /// moment to wait for.
+    /// Returns at `until`, or earlier if the clock was set. Never returns for `None`.
     pub(super) async fn wait(&self, until: Option<Millis>) -> io::Result<()> {
         let Some(until) = until else { return std::future::pending().await };
         let wait = until.since(clock::now());
         let timer = match &self.0 {
-            Source::Kernel(timer) => timer,
-            Source::Simulated => {
-                tokio::time::sleep(wait.min(LOOK)).await;
+            Backend::Kernel(timer) => timer,
+            Backend::Simulated => {
+                tokio::time::sleep(wait.min(SIMULATED_POLL)).await;
                 return Ok(());
             }
         };
@@ -58,7 +54,7 @@ impl Timer {
         loop {
             let mut ready = timer.readable().await?;
             match rustix::io::read(timer.get_ref(), &mut [0; 8]) {
-                // Somebody has set the clock.
+                // Expired, or the clock was set.
                 Ok(_) | Err(Errno::CANCELED) => return Ok(()),
                 Err(Errno::AGAIN) => ready.clear_ready(),
                 Err(Errno::INTR) => {}
@@ -74,7 +70,7 @@ fn set(timer: &AsyncFd<OwnedFd>, wait: Duration) -> io::Result<()> {
     let nanos = now.tv_nsec + wait % 1_000_000_000;
     let at = Timespec {
         tv_sec: now.tv_sec + wait / 1_000_000_000 + nanos / 1_000_000_000,
-        // A moment of zero would switch the timer off.
+        // Never zero as a whole: that would disarm the timer.
         tv_nsec: nanos % 1_000_000_000,
     };
     let once = Itimerspec { it_interval: Timespec { tv_sec: 0, tv_nsec: 0 }, it_value: at };
@@ -88,7 +84,7 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn it_waits_for_its_moment_and_not_for_one_that_has_passed() {
+    async fn waits_for_future_times_only() {
         let timer = Timer::new().unwrap();
         let begun = std::time::Instant::now();
         timer.wait(Some(clock::now().before(Duration::from_secs(5)))).await.unwrap();
@@ -97,7 +93,7 @@ mod tests {
         assert!(begun.elapsed() >= Duration::from_millis(79));
         let never = tokio::time::timeout(Duration::from_millis(50), timer.wait(None)).await;
         assert!(never.is_err());
-        // One that was given up does not disturb the next.
+        // A cancelled wait does not affect the next one.
         let far = timer.wait(Some(clock::now().after(Duration::from_secs(3600))));
         assert!(tokio::time::timeout(Duration::from_millis(50), far).await.is_err());
         timer.wait(Some(clock::now().after(Duration::from_millis(20)))).await.unwrap();

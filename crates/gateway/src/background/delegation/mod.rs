@@ -1,14 +1,14 @@
-//! Work that a turn gives to others: each of them is a session like any other, with the same machine for its turns.
+//! Delegation: a turn gives tasks to subagents, each of which is an ordinary session.
 //!
-//! Owns the batches that run, in one task ([`run`]), and who may be told to stop them, under one short lock. A batch is
-//! dispatched by one commit: a row (if nobody waits for it) and a message for each child. Its end is one commit, too: the
-//! row's end and the completion that wakes the conversation. Children are never taken up after a crash; what they did
-//! is in their transcripts, and the conversation is told once that the outcome is unknown.
+//! Owns the running batches, in one task ([`run`]), and their stop handles, under one short lock. One commit dispatches
+//! a batch: its row (for a batch in the background) and a message for each child. One commit ends it: the row's end and
+//! the completion that wakes the conversation. Children are never resumed after a crash; their transcripts stay, and
+//! the conversation is notified once that the outcome is unknown.
 
 mod batch;
 mod child;
+mod message;
 mod report;
-mod told;
 
 use std::collections::BTreeMap;
 use std::future::Future;
@@ -17,118 +17,115 @@ use std::pin::Pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use petasos_agent::{Delegate, Person, Role, SessionCtx, Task};
-use petasos_core::lifecycle::Door;
-use petasos_core::session::Ask;
+use petasos_agent::{DelegatedTask, Respondent, SessionCtx, SubagentRole, SubagentRunner};
+use petasos_core::lifecycle::GateState;
+use petasos_core::session::ResolveMode;
 use petasos_core::{Inbound, Millis, SessionId, SessionKey, Source};
-use petasos_store::{DelegationRow, Error as StoreError, Pending, Tx};
+use petasos_store::{DelegationRow, Error as StoreError, PendingMessage, Tx};
 use serde_json::{Value, json};
 use tokio::sync::{Semaphore, mpsc, oneshot, watch};
 use tokio::task::JoinSet;
 use tokio::time::Instant;
 
-use batch::{Batch, End, Working};
-pub(crate) use child::{Place, is_child};
-pub(crate) use report::lose;
-pub(crate) use told::told;
+use batch::{ChildSession, DelegationBatch, ResultSink};
+pub(crate) use child::{ChildLevel, is_child};
+pub(crate) use message::message;
+pub(crate) use report::recover_interrupted;
 
-use crate::background::completions::Bell;
+use crate::background::completions::WakeSignal;
 use crate::clock;
 use crate::lifecycle::config::Settings;
-use crate::lifecycle::gate::Gate;
-use crate::lifecycle::shutdown::Stopper;
+use crate::lifecycle::gate::AcceptGate;
+use crate::lifecycle::shutdown::ShutdownHandle;
 use crate::runtime::commit::Commit;
 use crate::runtime::tasks;
 use crate::sessions::router::Router;
 use crate::storage::database::Db;
 
-/// How much may be given away.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Delegating {
-    /// Children of one call, and batches in the background.
+pub struct DelegationSettings {
+    /// Maximum children of one call, and maximum background batches.
     pub children: usize,
-    /// How deep it goes: 1 means that children have none of their own.
+    /// Maximum depth; 1 means that children cannot delegate.
     pub depth: u32,
-    /// Whether a child may be asked to delegate in turn, where depth allows it.
+    /// Whether children may delegate, where the depth allows it.
     pub orchestrators: bool,
-    /// Model answers of a child.
+    /// Maximum model calls of a child.
     pub steps: u32,
-    /// How long a child may take; `None`: as long as it likes.
-    pub patience: Option<Duration>,
-    /// Children run commands that need a yes.
+    /// Time limit of a child; `None`: no limit.
+    pub timeout: Option<Duration>,
+    /// Children run commands without approval.
     pub auto_approve: bool,
 }
 
-impl Default for Delegating {
+impl Default for DelegationSettings {
     fn default() -> Self {
-        Self { children: 3, depth: 1, orchestrators: true, steps: 50, patience: None, auto_approve: false }
+        Self { children: 3, depth: 1, orchestrators: true, steps: 50, timeout: None, auto_approve: false }
     }
 }
 
-impl Delegating {
-    /// Whom a child can ask: nobody, ever.
-    pub(crate) fn person(&self) -> Person {
-        if self.auto_approve { Person::NobodyNeeded } else { Person::Nobody }
+impl DelegationSettings {
+    /// Children can ask no person for approval.
+    pub(crate) fn person(&self) -> Respondent {
+        if self.auto_approve { Respondent::Unattended } else { Respondent::None }
     }
 }
 
-/// What delegation is made from.
 #[derive(Debug)]
-pub(crate) struct Means {
+pub(crate) struct DelegationContext {
     pub(crate) db: Db,
     pub(crate) router: Router,
-    pub(crate) bell: Bell,
-    pub(crate) gate: Gate,
-    /// Where reports that are too long and transcripts lie.
+    pub(crate) wake: WakeSignal,
+    pub(crate) gate: AcceptGate,
     pub(crate) folder: PathBuf,
     pub(crate) settings: Settings,
-    /// One line for a child about where it is.
+    /// The channel hint in the system prompt of children.
     pub(crate) hint: String,
     pub(crate) model: String,
-    /// Tokens that the model can hold.
     pub(crate) window: usize,
 }
 
 #[derive(Debug, Clone)]
-pub(crate) struct Delegation(Arc<Inner>);
+pub(crate) struct Delegation(Arc<DelegationState>);
 
 #[derive(Debug)]
-struct Inner {
-    means: Means,
-    /// Batches in the background.
+struct DelegationState {
+    context: DelegationContext,
     pool: Arc<Semaphore>,
-    batches: mpsc::Sender<Batch>,
-    /// Those that run, by their name: whose they are, and how they are stopped.
-    running: Mutex<BTreeMap<String, Stop>>,
+    batches: mpsc::Sender<DelegationBatch>,
+    /// Stop handles of the running batches, by delegation id.
+    running: Mutex<BTreeMap<String, StopHandle>>,
 }
 
 #[derive(Debug)]
-struct Stop {
+struct StopHandle {
     key: SessionKey,
     ask: watch::Sender<bool>,
 }
 
-/// The owner's end.
+/// The receiving end, for [`run`].
 #[derive(Debug)]
-pub(crate) struct Batches(mpsc::Receiver<Batch>);
+pub(crate) struct BatchQueue(mpsc::Receiver<DelegationBatch>);
 
-const DEPTH: usize = 64;
+const QUEUE_CAPACITY: usize = 64;
 
-/// Whether somebody waits for a batch.
-enum Mode {
+enum DispatchMode {
     Background(tokio::sync::OwnedSemaphorePermit),
-    /// The note says why, where that is not plain.
-    Waited(Option<String>),
+    /// The tool call waits for the results. The note explains why, for the model.
+    Caller(Option<String>),
 }
 
 impl Delegation {
-    pub(crate) fn new(means: Means) -> (Self, Batches) {
-        let (batches, inbox) = mpsc::channel(DEPTH);
-        let pool = Arc::new(Semaphore::new(means.settings.delegation.children.max(1)));
-        (Self(Arc::new(Inner { means, pool, batches, running: Mutex::default() })), Batches(inbox))
+    pub(crate) fn new(context: DelegationContext) -> (Self, BatchQueue) {
+        let (batches, inbox) = mpsc::channel(QUEUE_CAPACITY);
+        let pool = Arc::new(Semaphore::new(context.settings.delegation.children.max(1)));
+        (
+            Self(Arc::new(DelegationState { context, pool, batches, running: Mutex::default() })),
+            BatchQueue(inbox),
+        )
     }
 
-    /// Stops what a session has given away. `false`: there was nothing.
+    /// Stops the batches of a session. `false`: there were none.
     pub(crate) fn stop(&self, key: &SessionKey) -> bool {
         let mut stopped = false;
         for stop in self.running().values().filter(|stop| stop.key == *key) {
@@ -138,58 +135,61 @@ impl Delegation {
         stopped
     }
 
-    fn mode(&self, ctx: &SessionCtx, depth: u32) -> Mode {
+    fn mode(&self, ctx: &SessionCtx, depth: u32) -> DispatchMode {
         if depth > 0 {
-            return Mode::Waited(None);
+            return DispatchMode::Caller(None);
         }
-        if !ctx.delivers_later() {
+        if !ctx.supports_async_delivery() {
             let note = "This channel cannot deliver anything after the answer, so the work was not detached: it ran \
                         synchronously, and its results are included here.";
-            return Mode::Waited(Some(note.to_owned()));
+            return DispatchMode::Caller(Some(note.to_owned()));
         }
         match self.0.pool.clone().try_acquire_owned() {
-            Ok(permit) => Mode::Background(permit),
-            Err(_full_or_closed) => Mode::Waited(Some(format!(
+            Ok(permit) => DispatchMode::Background(permit),
+            Err(_full_or_closed) => DispatchMode::Caller(Some(format!(
                 "{} batches run in the background already (delegation.max_concurrent_children), so this one ran \
                  synchronously, and its results are included here.",
-                self.0.means.settings.delegation.children
+                self.0.context.settings.delegation.children
             ))),
         }
     }
 
-    async fn start(&self, ctx: &SessionCtx, tasks: Vec<Task>) -> Result<Value, String> {
-        let rules = &self.0.means.settings.delegation;
-        let depth = Place::of(&ctx.key).map_or(0, |place| place.depth);
+    async fn start(&self, ctx: &SessionCtx, tasks: Vec<DelegatedTask>) -> Result<Value, String> {
+        let rules = &self.0.context.settings.delegation;
+        let depth = ChildLevel::of(&ctx.key).map_or(0, |level| level.depth);
         if depth >= rules.depth {
             return Err(format!(
                 "Delegation may go no deeper than {} (delegation.max_spawn_depth). Do the work yourself.",
                 rules.depth
             ));
         }
-        if matches!(self.0.means.gate.door(), Door::Leaving { .. }) {
+        if matches!(self.0.context.gate.state(), GateState::ShuttingDown { .. }) {
             return Err(
-                "Nobody begins anything new: the gateway is going down. Do the work yourself.".to_owned()
+                "The gateway is shutting down and starts no new work. Do the work yourself.".to_owned()
             );
         }
         let mode = self.mode(ctx, depth);
         let id = format!("deleg_{:08x}", u32::from_be_bytes(clock::random()));
         let orchestrates = rules.orchestrators && depth + 1 < rules.depth;
-        let place =
-            |task: &Task| Place { depth: depth + 1, role: if orchestrates { task.role } else { Role::Leaf } };
+        let place = |task: &DelegatedTask| ChildLevel {
+            depth: depth + 1,
+            role: if orchestrates { task.role } else { SubagentRole::Leaf },
+        };
         let sources: Vec<Source> =
             tasks.iter().enumerate().map(|(at, task)| child::source(&id, at, place(task))).collect();
-        let row = matches!(mode, Mode::Background(_)).then(|| self.row(&id, ctx, &tasks)).transpose()?;
+        let row =
+            matches!(mode, DispatchMode::Background(_)).then(|| self.row(&id, ctx, &tasks)).transpose()?;
         let goals: Vec<String> = tasks.iter().map(|task| task.goal.clone()).collect();
         let (ask, stop) = watch::channel(false);
-        self.running().insert(id.clone(), Stop { key: ctx.key.clone(), ask });
-        let (end, waited) = match mode {
-            Mode::Background(permit) => (End::Owed(permit), None),
-            Mode::Waited(note) => {
+        self.running().insert(id.clone(), StopHandle { key: ctx.key.clone(), ask });
+        let (sink, waited) = match mode {
+            DispatchMode::Background(permit) => (ResultSink::Background(permit), None),
+            DispatchMode::Caller(note) => {
                 let (done, results) = oneshot::channel();
-                (End::Waited(done), Some((results, note)))
+                (ResultSink::Caller(done), Some((results, note)))
             }
         };
-        let batch = Batch {
+        let batch = DelegationBatch {
             id: id.clone(),
             key: ctx.key.clone(),
             session: ctx.session.clone(),
@@ -199,10 +199,10 @@ impl Delegation {
             began: Instant::now(),
             dispatched_at: clock::now(),
             stop,
-            end,
+            sink,
         };
         let this = self.clone();
-        // Whoever asked may be stopped meanwhile: what is on disk has somebody who looks after it all the same.
+        // Not cancelled with the caller: a stored batch must reach the task that follows it.
         let dispatched = tasks::uncancelled(async move { this.dispatch(batch, row, sources).await });
         let transcripts = dispatched.await.map_err(|_panicked| STOPPED.to_owned())??;
         match waited {
@@ -218,12 +218,12 @@ impl Delegation {
                 "live_transcripts_hint": "These files grow while the work goes on.",
             })),
             Some((mut results, note)) => {
-                let mut pulse = tokio::time::interval(PULSE);
+                let mut heartbeat = tokio::time::interval(HEARTBEAT);
                 let mut results = loop {
                     petasos_runtime::select! {
                         results = &mut results => break results.map_err(|_gone| STOPPED.to_owned())?,
-                        // What the children do is a sign of life of whoever waits for them.
-                        _ = pulse.tick() => ctx.alive.sign(),
+                        // Keeps the stall limit of the waiting parent turn from firing.
+                        _ = heartbeat.tick() => ctx.heartbeat.record(),
                     }
                 };
                 if let Some(note) = note {
@@ -234,7 +234,7 @@ impl Delegation {
         }
     }
 
-    fn row(&self, id: &str, ctx: &SessionCtx, tasks: &[Task]) -> Result<DelegationRow, String> {
+    fn row(&self, id: &str, ctx: &SessionCtx, tasks: &[DelegatedTask]) -> Result<DelegationRow, String> {
         Ok(DelegationRow {
             id: id.to_owned(),
             key: ctx.key.clone(),
@@ -246,10 +246,10 @@ impl Delegation {
         })
     }
 
-    /// Begins the work and hands it to whoever looks after it; gives the files that grow with it.
+    /// Stores the batch and hands it to [`run`]. Returns the paths of the live transcripts.
     async fn dispatch(
         &self,
-        mut batch: Batch,
+        mut batch: DelegationBatch,
         row: Option<DelegationRow>,
         sources: Vec<Source>,
     ) -> Result<Vec<String>, String> {
@@ -260,55 +260,57 @@ impl Delegation {
                 return Err(error);
             }
         }
-        let transcripts = batch.children.iter().map(Working::transcript_path).collect();
+        let transcripts = batch.children.iter().map(ChildSession::transcript_path).collect();
         self.0.batches.send(batch).await.map_err(|_stopping| STOPPED.to_owned())?;
         Ok(transcripts)
     }
 
-    /// The children and their messages, and the row: one commit. Then they begin.
+    /// Stores the children, their messages and the row in one commit, then starts the children.
     async fn begin(
         &self,
-        batch: &Batch,
+        batch: &DelegationBatch,
         row: Option<DelegationRow>,
         sources: Vec<Source>,
-    ) -> Result<Vec<Working>, String> {
-        let means = &self.0.means;
-        let (settings, hint, parent) = (means.settings.clone(), means.hint.clone(), batch.session.clone());
-        let texts: Vec<String> = batch.tasks.iter().map(child::words).collect();
-        let begun = means.db.write(Commit::Delegation, move |tx| {
+    ) -> Result<Vec<ChildSession>, String> {
+        let context = &self.0.context;
+        let settings = context.settings.clone();
+        let hint = context.hint.clone();
+        let parent = batch.session.clone();
+        let texts: Vec<String> = batch.tasks.iter().map(child::task_message).collect();
+        let begun = context.db.write(Commit::Delegation, move |tx| {
             if let Some(row) = &row {
                 tx.begin_delegation(row)?;
             }
             let now = clock::now();
             let each = sources.into_iter().zip(texts);
-            each.map(|(source, text)| adopt(tx, &settings, &hint, &parent, source, text, now)).collect()
+            each.map(|(source, text)| open_child(tx, &settings, &hint, &parent, source, text, now)).collect()
         });
-        let begun: Vec<(Pending, SessionId)> =
+        let begun: Vec<(PendingMessage, SessionId)> =
             begun.await.map_err(|error| format!("The work could not be begun: {error}"))?;
         let mut children = Vec::new();
         for (at, (pending, session)) in begun.into_iter().enumerate() {
-            children.push(Working {
+            children.push(ChildSession {
                 at,
                 key: pending.key.clone(),
                 session,
                 inbox: pending.id,
-                transcript: means.folder.join(format!("{}-{at}.md", batch.id)),
+                transcript: context.folder.join(format!("{}-{at}.md", batch.id)),
             });
-            means.router.arrived(pending.key.clone(), pending).await;
+            context.router.deliver(pending.key.clone(), pending).await;
         }
         Ok(children)
     }
 
-    fn running(&self) -> MutexGuard<'_, BTreeMap<String, Stop>> {
+    fn running(&self) -> MutexGuard<'_, BTreeMap<String, StopHandle>> {
         self.0.running.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-/// How often whoever waits says so.
-const PULSE: Duration = Duration::from_secs(30);
+/// Between two signs of life of a waiting parent turn.
+const HEARTBEAT: Duration = Duration::from_secs(30);
 const STOPPED: &str = "The work was stopped: the gateway is going down.";
 
-fn adopt(
+fn open_child(
     tx: &Tx<'_>,
     settings: &Settings,
     hint: &str,
@@ -316,36 +318,36 @@ fn adopt(
     source: Source,
     text: String,
     now: Millis,
-) -> Result<(Pending, SessionId), StoreError> {
+) -> Result<(PendingMessage, SessionId), StoreError> {
     let key = child::key(&source);
-    let session = settings.open(tx, &key, &source, hint, Ask::Continue, now)?.entry.session_id;
-    tx.work_for(&session, parent)?;
+    let session = settings.open(tx, &key, &source, hint, ResolveMode::Continue, now)?.entry.session_id;
+    tx.set_parent_session(&session, parent)?;
     let dedup = source.chat_id.clone().unwrap_or_default();
     let inbound = Inbound::internal(source, dedup, text);
     let id = tx.accept(&inbound, &key, now)?.id();
-    Ok((Pending { id, key, inbound, received_at: now }, session))
+    Ok((PendingMessage { id, key, inbound, received_at: now }, session))
 }
 
-impl Delegate for Delegation {
-    fn most(&self) -> usize {
-        self.0.means.settings.delegation.children.max(1)
+impl SubagentRunner for Delegation {
+    fn max_tasks(&self) -> usize {
+        self.0.context.settings.delegation.children.max(1)
     }
 
     fn delegate<'a>(
         &'a self,
         ctx: &'a SessionCtx,
-        tasks: Vec<Task>,
+        tasks: Vec<DelegatedTask>,
     ) -> Pin<Box<dyn Future<Output = Result<Value, String>> + Send + 'a>> {
         Box::pin(self.start(ctx, tasks))
     }
 }
 
-/// Looks after the batches until the gateway stops; what runs then is found as unknown by the next start.
-pub(crate) async fn run(delegation: Delegation, mut batches: Batches, stopper: Stopper) {
+/// Follows the batches until the gateway stops; the next start marks batches that still ran as unknown.
+pub(crate) async fn run(delegation: Delegation, mut batches: BatchQueue, shutdown: ShutdownHandle) {
     let mut running = JoinSet::new();
     loop {
         petasos_runtime::select! {
-            () = stopper.stopped() => break,
+            () = shutdown.stopped() => break,
             batch = batches.0.recv() => match batch {
                 Some(batch) => {
                     running.spawn(petasos_runtime::scheduled(batch.run(delegation.clone())));
@@ -354,8 +356,8 @@ pub(crate) async fn run(delegation: Delegation, mut batches: Batches, stopper: S
             },
             Some(ended) = running.join_next(), if !running.is_empty() => {
                 if ended.is_err() {
-                    // Its row is open: the next start ends it.
-                    tracing::error!("looking after delegated work panicked");
+                    // The row stays open until the next start.
+                    tracing::error!("following a delegation batch panicked");
                 }
             }
         }
@@ -365,7 +367,7 @@ pub(crate) async fn run(delegation: Delegation, mut batches: Batches, stopper: S
 
 #[cfg(test)]
 mod tests {
-    use petasos_agent::Later;
+    use petasos_agent::AsyncDelivery;
     use petasos_core::Platform;
     use petasos_core::message::ChatType;
     use petasos_store::Store;
@@ -378,44 +380,47 @@ mod tests {
             key: SessionKey("agent:main:telegram:dm:7".into()),
             session: SessionId("s".into()),
             source: Source::new(Platform::parse("telegram").unwrap(), ChatType::Dm, "7"),
-            later: Later::Supported,
-            person: Person::Nobody,
+            async_delivery: AsyncDelivery::Supported,
+            respondent: Respondent::None,
             call: "call_1".into(),
             home: home.into(),
             workspace: home.into(),
             sent: vec![],
             results: home.into(),
-            alive: petasos_agent::Alive::default(),
+            heartbeat: petasos_agent::TurnHeartbeat::default(),
             now: clock::now(),
             timezone: None,
         }
     }
 
     #[tokio::test]
-    async fn dispatch_goes_on_after_the_caller_is_dropped() {
+    async fn dispatches_batch_after_the_caller_is_dropped() {
         let mut dropped_behind_commit = 0;
         for polls in 1..64 {
             let home = tempfile::tempdir().unwrap();
             let store = Store::open(home.path().join("petasos.db")).unwrap();
-            let (db, _writer) = crate::storage::database::start(store, Stopper::default()).unwrap();
+            let (db, _writer) = crate::storage::database::start(store, ShutdownHandle::default()).unwrap();
             let (router, _asks) = Router::new();
-            let (delegation, mut batches) = Delegation::new(Means {
+            let (delegation, mut batches) = Delegation::new(DelegationContext {
                 db: db.clone(),
                 router,
-                bell: Bell::default(),
-                gate: Gate::new(None),
+                wake: WakeSignal::default(),
+                gate: AcceptGate::new(None),
                 folder: home.path().into(),
                 settings: Settings::new(home.path()),
                 hint: String::new(),
                 model: String::new(),
                 window: 8_000,
             });
-            let task = Task { goal: "dig".into(), context: None, role: Role::Leaf };
+            let task = DelegatedTask { goal: "dig".into(), context: None, role: SubagentRole::Leaf };
             let ctx = ctx(home.path());
             let dropped = dropped_after(polls, &db, delegation.start(&ctx, vec![task])).await;
             if !db.read(|reader| reader.open_delegations()).await.unwrap().is_empty() {
                 let batch = batches.0.try_recv();
-                assert!(batch.is_ok_and(|batch| batch.children.len() == 1), "stored, and nobody works on it");
+                assert!(
+                    batch.is_ok_and(|batch| batch.children.len() == 1),
+                    "a stored batch was not handed over"
+                );
                 dropped_behind_commit += usize::from(dropped);
             }
             if !dropped {

@@ -1,64 +1,64 @@
-//! What children have to say: results for the model, the completion that owes them, files for what is too long.
+//! Reports of children: results for the model, the completion of a batch, transcripts and files for long reports.
 
 use std::io::Write as _;
 use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::PathBuf;
 use std::time::{Duration, SystemTime};
 
-use petasos_agent::Task;
+use petasos_agent::DelegatedTask;
 use petasos_core::ids::RowId;
-use petasos_core::journal::{Outcome, Write};
+use petasos_core::journal::{MessageOutcome, Write};
 use petasos_core::transcript::{Message, Role};
-use petasos_core::turn::{self, Event, Limits};
+use petasos_core::turn::{self, Event, TurnLimits};
 use petasos_core::{Millis, SessionId, SessionKey, TurnId};
 use petasos_store::{DelegationRow, Error as StoreError, Tx};
 use serde_json::{Value, json};
 
-use super::batch::{Batch, Why, Working};
-use super::{Delegation, Means, is_child};
+use super::batch::{ChildSession, DelegationBatch, StopReason};
+use super::{Delegation, DelegationContext, is_child};
 use crate::runtime::commit::Commit;
 use crate::{Error, clock};
 
-/// Characters of a report that the model gets, at most and at least.
-const MOST: usize = 24_000;
-const LEAST: usize = 2_000;
-/// Characters of a row in a growing transcript.
-const ROW: usize = 2_000;
-/// Rows of a child that are looked at: the last ones.
-const ROWS: usize = 1_000;
-/// How long files are kept.
-const KEPT: Duration = Duration::from_secs(7 * 24 * 3600);
-/// How long to wait when the store refuses.
+/// Bounds of a report in the parent's context.
+const MAX_SUMMARY_CHARS: usize = 24_000;
+const MIN_SUMMARY_CHARS: usize = 2_000;
+const MAX_ROW_CHARS: usize = 2_000;
+/// Only the last rows of a child are read.
+const MAX_ROWS: usize = 1_000;
+const RETENTION: Duration = Duration::from_secs(7 * 24 * 3600);
 const STORE_RETRY: Duration = Duration::from_secs(1);
 
 /// How a child ended.
-pub(super) struct Ended {
-    /// `None`: it was lost sight of.
-    pub(super) outcome: Option<Outcome>,
-    pub(super) why: Option<Why>,
+pub(super) struct ChildEnd {
+    /// `None`: unknown.
+    pub(super) outcome: Option<MessageOutcome>,
+    pub(super) stop_reason: Option<StopReason>,
     pub(super) seconds: f64,
 }
 
-impl Ended {
+impl ChildEnd {
     /// Status and reason.
-    fn words(&self, spent: bool) -> (&'static str, &'static str) {
-        match (self.outcome, self.why) {
-            (Some(Outcome::Answered), _) if spent => ("completed", "max_iterations"),
-            (Some(Outcome::Answered | Outcome::Merged), _) => ("completed", "completed"),
-            (_, Some(Why::TimedOut)) => ("timeout", "timeout"),
-            (Some(Outcome::Cancelled), _) | (_, Some(Why::Stopped)) => ("interrupted", "interrupted"),
-            (Some(Outcome::Refused | Outcome::Dead), None) => ("failed", "error"),
+    fn status(&self, spent: bool) -> (&'static str, &'static str) {
+        match (self.outcome, self.stop_reason) {
+            (Some(MessageOutcome::Answered), _) if spent => ("completed", "max_iterations"),
+            (Some(MessageOutcome::Answered | MessageOutcome::Merged), _) => ("completed", "completed"),
+            (_, Some(StopReason::TimedOut)) => ("timeout", "timeout"),
+            (Some(MessageOutcome::Cancelled), _) | (_, Some(StopReason::Stopped)) => {
+                ("interrupted", "interrupted")
+            }
+            (Some(MessageOutcome::Refused | MessageOutcome::Dead), None) => ("failed", "error"),
             (None, None) => ("error", "error"),
         }
     }
 }
 
-/// What the model is told of one child.
-pub(super) async fn entry(means: &Means, child: &Working, ended: &Ended) -> Value {
-    let (session, turn) = (child.session.clone(), TurnId::from(child.inbox));
-    let read = means.db.read(move |reader| {
-        let rows = reader.rows_last(&session, ROWS)?;
-        let rows: Vec<Message> = rows.into_iter().map(|said| said.message).collect();
+/// The result entry of one child, for the model.
+pub(super) async fn entry(context: &DelegationContext, child: &ChildSession, ended: &ChildEnd) -> Value {
+    let session = child.session.clone();
+    let turn = TurnId::from(child.inbox);
+    let read = context.db.read(move |reader| {
+        let rows = reader.rows_last(&session, MAX_ROWS)?;
+        let rows: Vec<Message> = rows.into_iter().map(|row| row.message).collect();
         let steps = reader.turn(turn)?.map_or(0, |journaled| journaled.turn.step);
         let usage = reader.session(&session)?.map(|row| row.usage).unwrap_or_default();
         Ok((rows, steps, usage))
@@ -67,14 +67,14 @@ pub(super) async fn entry(means: &Means, child: &Working, ended: &Ended) -> Valu
         Ok(read) => read,
         Err(error) => return json!({ "task_index": child.at, "status": "error", "error": error.to_string() }),
     };
-    let (status, exit_reason) = ended.words(steps >= means.settings.delegation.steps);
+    let (status, exit_reason) = ended.status(steps >= context.settings.delegation.steps);
     let mut entry = json!({
         "task_index": child.at,
         "status": status,
         "summary": "",
         "api_calls": steps,
         "duration_seconds": ended.seconds,
-        "model": means.model,
+        "model": context.model,
         "exit_reason": exit_reason,
         "tokens": { "input": usage.input, "output": usage.output },
         "tool_trace": trace(&rows),
@@ -82,13 +82,13 @@ pub(super) async fn entry(means: &Means, child: &Working, ended: &Ended) -> Valu
     });
     let last = |role: Role| rows.iter().rev().find(|row| row.role == role && !row.content.trim().is_empty());
     match (status, last(Role::Assistant), last(Role::Notice)) {
-        ("completed", Some(said), _) => put_summary(means, child, &said.content, &mut entry).await,
-        (_, said, notice) => {
-            if let Some(said) = said {
-                put_summary(means, child, &said.content, &mut entry).await;
+        ("completed", Some(answer), _) => put_summary(context, child, &answer.content, &mut entry).await,
+        (_, answer, notice) => {
+            if let Some(answer) = answer {
+                put_summary(context, child, &answer.content, &mut entry).await;
             }
-            let why = notice.map_or("It ended without a report.", |notice| notice.content.as_str());
-            entry["error"] = why.into();
+            let error = notice.map_or("It ended without a report.", |notice| notice.content.as_str());
+            entry["error"] = error.into();
         }
     }
     entry
@@ -110,63 +110,65 @@ fn trace(rows: &[Message]) -> Vec<Value> {
     results.map(one).collect()
 }
 
-/// As much of a report as there is room for; the whole of it lies in a file.
-async fn put_summary(means: &Means, child: &Working, text: &str, entry: &mut Value) {
-    let children = means.settings.delegation.children.max(1);
-    let room = (means.window * 4 / 2 / children).clamp(LEAST, MOST);
+/// Adds the report, shortened if necessary; a shortened report is saved in full in a file.
+async fn put_summary(context: &DelegationContext, child: &ChildSession, text: &str, entry: &mut Value) {
+    let children = context.settings.delegation.children.max(1);
+    let room = (context.window * 4 / 2 / children).clamp(MIN_SUMMARY_CHARS, MAX_SUMMARY_CHARS);
     if text.chars().count() <= room {
         entry["summary"] = text.into();
         return;
     }
     let path = child.transcript.with_extension("full.md");
     let spilled = write_private(&path, text.as_bytes()).await;
-    entry["summary"] = cut(text, room).into();
+    entry["summary"] = shorten(text, room).into();
     entry["summary_truncated"] = true.into();
     match spilled {
         Ok(()) => entry["summary_full_path"] = path.display().to_string().into(),
-        Err(error) => tracing::warn!(%error, "a subagent's report could not be kept whole"),
+        Err(error) => tracing::warn!(%error, "cannot save the full report of a subagent"),
     }
 }
 
-/// The beginning and the end.
-fn cut(text: &str, room: usize) -> String {
+fn shorten(text: &str, room: usize) -> String {
     let all: Vec<char> = text.chars().collect();
-    let (head, tail) = (room * 3 / 4, room / 4);
+    let head = room * 3 / 4;
+    let tail = room / 4;
     let omitted = all.len().saturating_sub(head + tail);
     let begin: String = all[..head.min(all.len())].iter().collect();
     let end: String = all[all.len().saturating_sub(tail)..].iter().collect();
     format!("{begin}\n[… {omitted} characters are left out …]\n{end}")
 }
 
-/// Writes down what a child does, while it does it.
-pub(super) struct Scribe {
+/// Appends to the live transcript of a child.
+pub(super) struct TranscriptWriter {
     path: PathBuf,
     session: SessionId,
     after: RowId,
 }
 
-impl Scribe {
-    pub(super) fn new(child: &Working) -> Self {
+impl TranscriptWriter {
+    pub(super) fn new(child: &ChildSession) -> Self {
         Self { path: child.transcript.clone(), session: child.session.clone(), after: RowId(0) }
     }
 
-    /// Adds what is new. A transcript that cannot be written costs nobody a result.
-    pub(super) async fn write(&mut self, means: &Means) {
-        let (session, after) = (self.session.clone(), self.after);
-        let Ok(rows) = means.db.read(move |reader| reader.rows_after(&session, after, ROWS)).await else {
+    /// Appends new rows. Errors are only logged: the result does not depend on the transcript.
+    pub(super) async fn write(&mut self, context: &DelegationContext) {
+        let session = self.session.clone();
+        let after = self.after;
+        let Ok(rows) = context.db.read(move |reader| reader.rows_after(&session, after, MAX_ROWS)).await
+        else {
             return;
         };
-        let Some(last) = rows.last().map(|said| said.id) else { return };
-        let text: String = rows.iter().map(|said| line(&said.message)).collect();
+        let Some(last) = rows.last().map(|row| row.id) else { return };
+        let text: String = rows.iter().map(|row| format_row(&row.message)).collect();
         match append_private(&self.path, text.as_bytes()).await {
             Ok(()) => self.after = last,
-            Err(error) => tracing::debug!(%error, "a subagent's transcript is not written"),
+            Err(error) => tracing::debug!(%error, "cannot write the transcript of a subagent"),
         }
     }
 }
 
-fn line(row: &Message) -> String {
-    let shown: String = row.content.chars().take(ROW).collect();
+fn format_row(row: &Message) -> String {
+    let shown: String = row.content.chars().take(MAX_ROW_CHARS).collect();
     let calls: String = row
         .tool_calls
         .iter()
@@ -176,32 +178,40 @@ fn line(row: &Message) -> String {
     format!("## {}{name}\n{shown}{calls}\n\n", row.role.as_str())
 }
 
-/// The end of a batch and the completion it owes: one commit, tried until the store takes it.
-pub(super) async fn owe(delegation: &Delegation, batch: &Batch, results: Vec<Value>, seconds: f64) {
-    let status = overall(&results);
-    let transcripts: Vec<_> = batch.children.iter().map(Working::transcript_path).collect();
+/// Stores the end of a batch and its completion in one commit, retried until it succeeds.
+pub(super) async fn store_completion(
+    delegation: &Delegation,
+    batch: &DelegationBatch,
+    results: Vec<Value>,
+    seconds: f64,
+) {
+    let status = batch_status(&results);
+    let transcripts: Vec<_> = batch.children.iter().map(ChildSession::transcript_path).collect();
     let mut payload = event(&batch.id, &batch.key, &batch.session, &batch.tasks);
     payload["status"] = status.into();
     payload["results"] = results.into();
-    payload["model"] = delegation.0.means.model.clone().into();
+    payload["model"] = delegation.0.context.model.clone().into();
     payload["live_transcripts"] = json!(transcripts);
     payload["total_duration_seconds"] = seconds.into();
     payload["dispatched_at"] = json!(batch.dispatched_at);
     payload["completed_at"] = json!(clock::now());
     let payload = payload.to_string();
     loop {
-        let (id, key, origin) = (batch.id.clone(), batch.key.clone(), batch.origin.clone());
-        let (session, payload) = (batch.session.clone(), payload.clone());
-        let kept = delegation.0.means.db.write(Commit::Delegation, move |tx| {
+        let id = batch.id.clone();
+        let key = batch.key.clone();
+        let origin = batch.origin.clone();
+        let session = batch.session.clone();
+        let payload = payload.clone();
+        let kept = delegation.0.context.db.write(Commit::Delegation, move |tx| {
             let now = clock::now();
             if tx.delegation_ended(&id, status, &payload, now)? {
-                tx.complete_work(&id, (&key, Some(&session)), &origin, KIND, &payload, now)?;
+                tx.record_completion(&id, (&key, Some(&session)), &origin, KIND, &payload, now)?;
             }
             Ok(())
         });
         match kept.await {
-            Ok(()) => return delegation.0.means.bell.ring(),
-            // The next start finds it as it is.
+            Ok(()) => return delegation.0.context.wake.notify(),
+            // The next start marks the batch as unknown.
             Err(Error::Stopping) => return,
             Err(error) => {
                 tracing::warn!(%error, "the end of delegated work cannot be stored; trying again");
@@ -211,8 +221,8 @@ pub(super) async fn owe(delegation: &Delegation, batch: &Batch, results: Vec<Val
     }
 }
 
-/// What is known of a batch before it ends.
-fn event(id: &str, key: &SessionKey, session: &SessionId, tasks: &[Task]) -> Value {
+/// The completion payload without results.
+fn event(id: &str, key: &SessionKey, session: &SessionId, tasks: &[DelegatedTask]) -> Value {
     let goals: Vec<_> = tasks.iter().map(|task| &task.goal).collect();
     json!({
         "type": "async_delegation",
@@ -229,10 +239,9 @@ fn event(id: &str, key: &SessionKey, session: &SessionId, tasks: &[Task]) -> Val
     })
 }
 
-/// What the completions of batches are called.
 pub(super) const KIND: &str = "delegation";
 
-fn overall(results: &[Value]) -> &'static str {
+fn batch_status(results: &[Value]) -> &'static str {
     let has = |status: &str| results.iter().any(|result| result["status"] == status);
     match () {
         () if results.iter().all(|result| result["status"] == "completed") => "completed",
@@ -243,13 +252,13 @@ fn overall(results: &[Value]) -> &'static str {
     }
 }
 
-/// A new process: nobody works on these any more. Each conversation is told once; children are not taken up.
-pub(crate) fn lose(tx: &Tx<'_>, limits: Limits, now: Millis) -> Result<(), StoreError> {
+/// Ends the batches and children of the previous process. Each conversation is notified once; children are not resumed.
+pub(crate) fn recover_interrupted(tx: &Tx<'_>, limits: TurnLimits, now: Millis) -> Result<(), StoreError> {
     for row in tx.open_delegations()? {
         tracing::warn!(delegation = row.id, "delegated work was cut off; its outcome is unknown");
         let payload = unknown(&row, now).to_string();
         if tx.delegation_ended(&row.id, "unknown", &payload, now)? {
-            tx.complete_work(&row.id, (&row.key, Some(&row.session)), &row.origin, KIND, &payload, now)?;
+            tx.record_completion(&row.id, (&row.key, Some(&row.session)), &row.origin, KIND, &payload, now)?;
         }
     }
     for turn in tx.open_turns()? {
@@ -263,34 +272,34 @@ pub(crate) fn lose(tx: &Tx<'_>, limits: Limits, now: Millis) -> Result<(), Store
         let inbox: Vec<_> =
             queued.iter().filter(|it| is_child(it.inbound.source.platform)).map(|it| it.id).collect();
         if !inbox.is_empty() {
-            tx.apply(&[Write::SettleInbox { inbox, outcome: Outcome::Cancelled, at: now }], now)?;
+            tx.apply(&[Write::SettleInbox { inbox, outcome: MessageOutcome::Cancelled, at: now }], now)?;
         }
     }
     Ok(())
 }
 
 fn unknown(row: &DelegationRow, now: Millis) -> Value {
-    // Rows of another version: it is told all the same.
-    let tasks: Vec<Task> = serde_json::from_str(&row.tasks).unwrap_or_default();
+    // Rows of another version may not parse; the conversation is notified without the tasks.
+    let tasks: Vec<DelegatedTask> = serde_json::from_str(&row.tasks).unwrap_or_default();
     let mut payload = event(&row.id, &row.key, &row.session, &tasks);
     payload["status"] = "unknown".into();
-    payload["error"] = UNKNOWN.into();
+    payload["error"] = INTERRUPTED.into();
     payload["dispatched_at"] = json!(row.started_at);
     payload["completed_at"] = json!(now);
     payload
 }
 
-const UNKNOWN: &str = "The gateway was interrupted while this work was under way. Its outcome is UNKNOWN: some of it may \
+const INTERRUPTED: &str = "The gateway was interrupted while this work was under way. Its outcome is UNKNOWN: some of it may \
 have been done. It was not started again; check before you repeat it.";
 
-/// Makes the folder, and forgets what has lain there for long. What cannot be removed stays until the next time.
-pub(super) async fn make_room(folder: PathBuf) {
+/// Creates the folder and deletes expired files. A file that cannot be removed stays until the next batch.
+pub(super) async fn prepare_folder(folder: PathBuf) {
     let tidied = petasos_runtime::blocking(move || {
         use std::os::unix::fs::DirBuilderExt as _;
         std::fs::DirBuilder::new().recursive(true).mode(0o700).create(&folder)?;
         for file in std::fs::read_dir(&folder)?.flatten() {
             let written = file.metadata().and_then(|meta| meta.modified());
-            let old = |at: SystemTime| at.elapsed().is_ok_and(|age| age > KEPT);
+            let old = |at: SystemTime| at.elapsed().is_ok_and(|age| age > RETENTION);
             if written.is_ok_and(old) {
                 std::fs::remove_file(file.path())?;
             }
@@ -298,7 +307,7 @@ pub(super) async fn make_room(folder: PathBuf) {
         std::io::Result::Ok(())
     });
     if let Ok(Err(error)) = tidied.await {
-        tracing::warn!(%error, "the folder for delegated work cannot be tidied");
+        tracing::warn!(%error, "cannot prepare the folder for delegated work");
     }
 }
 
@@ -319,7 +328,8 @@ async fn write_to(
     path: &std::path::Path,
     bytes: &[u8],
 ) -> std::io::Result<()> {
-    let (path, bytes) = (path.to_owned(), bytes.to_owned());
+    let path = path.to_owned();
+    let bytes = bytes.to_owned();
     let written = petasos_runtime::blocking(move || options.open(path)?.write_all(&bytes));
     written.await.map_err(|_panicked| std::io::Error::other("writing panicked"))?
 }
@@ -329,36 +339,36 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_long_report_keeps_its_beginning_and_its_end() {
+    fn shortened_report_keeps_beginning_and_end() {
         let text = format!("{}{}", "a".repeat(30_000), "z".repeat(10_000));
-        let shown = cut(&text, 4_000);
+        let shown = shorten(&text, 4_000);
         assert!(shown.starts_with("aaa") && shown.ends_with("zzz") && shown.contains("36000 characters"));
         assert!(shown.chars().count() < 4_100);
     }
 
     #[tokio::test]
-    async fn a_child_that_did_much_is_reported_by_what_it_said_last() {
+    async fn reports_last_message_of_a_child_with_many_rows() {
         let home = tempfile::tempdir().unwrap();
-        let stopper = crate::lifecycle::shutdown::Stopper::default();
+        let shutdown = crate::lifecycle::shutdown::ShutdownHandle::default();
         let store = petasos_store::Store::open(home.path().join("petasos.db")).unwrap();
-        let (db, _writer) = crate::storage::database::start(store, stopper).unwrap();
+        let (db, _writer) = crate::storage::database::start(store, shutdown).unwrap();
         let session = SessionId("s".into());
         let of = session.clone();
         db.write(Commit::Delegation, move |tx| {
             let now = clock::now();
             tx.create_session(&of, &SessionKey("k".into()), None, None, now)?;
-            for at in 0..=ROWS {
+            for at in 0..=MAX_ROWS {
                 tx.append(&of, &Message::assistant(format!("step {at}"), now))?;
             }
             tx.append(&of, &Message::assistant("done at last", now)).map(drop)
         })
         .await
         .unwrap();
-        let means = Means {
+        let context = DelegationContext {
             db,
             router: crate::sessions::router::Router::new().0,
-            bell: crate::background::completions::Bell::default(),
-            gate: crate::lifecycle::gate::Gate::new(None),
+            wake: crate::background::completions::WakeSignal::default(),
+            gate: crate::lifecycle::gate::AcceptGate::new(None),
             folder: home.path().into(),
             settings: crate::lifecycle::config::Settings::new(home.path()),
             hint: String::new(),
@@ -366,19 +376,19 @@ mod tests {
             window: 8_000,
         };
         let key = SessionKey("k".into());
-        let child = Working {
+        let child = ChildSession {
             at: 0,
             key,
             session,
             inbox: petasos_core::InboxId(1),
             transcript: home.path().join("x"),
         };
-        let ended = Ended { outcome: Some(Outcome::Answered), why: None, seconds: 1.0 };
-        assert_eq!(entry(&means, &child, &ended).await["summary"], "done at last");
+        let ended = ChildEnd { outcome: Some(MessageOutcome::Answered), stop_reason: None, seconds: 1.0 };
+        assert_eq!(entry(&context, &child, &ended).await["summary"], "done at last");
     }
 
     #[test]
-    fn one_that_failed_does_not_spoil_the_others() {
+    fn batch_with_some_failures_is_partial() {
         let of = |list: &[&str]| -> Vec<Value> { list.iter().map(|it| json!({ "status": it })).collect() };
         for (list, want) in [
             (&["completed", "completed"][..], "completed"),
@@ -387,7 +397,7 @@ mod tests {
             (&["timeout"], "timeout"),
             (&["failed", "error"], "failed"),
         ] {
-            assert_eq!(overall(&of(list)), want, "{list:?}");
+            assert_eq!(batch_status(&of(list)), want, "{list:?}");
         }
     }
 }

@@ -1,11 +1,10 @@
-//! Programs of the owner's that are told what happens, and asked before a command is obeyed.
+//! Owner-supplied programs that run on gateway events and can intercept commands.
 //!
-//! Owns the list, read once at the start (`read.rs`), and one mailbox per hook: a hook hears its events one after the
-//! other, and one that is slow delays nobody but itself; what no longer fits is dropped and logged. Only commands wait
-//! for an answer, and never longer than [`PATIENCE`]. Nothing is kept: what a hook has not heard when the process ends
-//! is not told again.
+//! Owns the hook list, loaded once at startup (`manifest.rs`), and one bounded queue per hook, so that a slow hook
+//! delays only itself; events that do not fit are dropped and logged. Only commands wait for a response, at most
+//! [`DECISION_TIMEOUT`]. Nothing is persisted: events still queued when the process ends are lost.
 
-mod read;
+mod manifest;
 mod run;
 
 use std::sync::Arc;
@@ -17,113 +16,115 @@ use petasos_core::text::Unit;
 use serde_json::{Value, json};
 use tokio::sync::{Semaphore, mpsc};
 
-use crate::lifecycle::shutdown::Stopper;
-pub use read::{Broken, Hook, read};
-pub use run::Said;
+use crate::lifecycle::shutdown::ShutdownHandle;
+pub use manifest::{Hook, InvalidHook, read};
+pub use run::HookDecision;
 
-/// Events that may wait at one hook.
-const DEPTH: usize = 64;
-/// Programs that run at the same time, of those that are told and of those that are asked.
+const QUEUE_CAPACITY: usize = 64;
+/// Concurrent programs, counted separately for events and for decisions.
 const PARALLEL: usize = 8;
-/// How long a command waits for all its hooks together.
-const PATIENCE: Duration = Duration::from_secs(30);
-/// Characters of a message that a hook is told.
-const SHOWN: usize = 500;
+/// For all hooks of one command together.
+const DECISION_TIMEOUT: Duration = Duration::from_secs(30);
+const MAX_TEXT_CHARS: usize = 500;
 
-/// The way to the hooks.
 #[derive(Debug)]
 pub(crate) struct Hooks {
-    hooks: Vec<(Arc<Hook>, mpsc::Sender<Told>)>,
-    /// For those that are asked: they do not wait for those that are told.
-    asking: Semaphore,
+    hooks: Vec<(Arc<Hook>, mpsc::Sender<QueuedEvent>)>,
+    /// Separate from the permits for events, so that decisions never queue behind them.
+    decision_permits: Semaphore,
 }
 
 #[derive(Debug)]
-struct Told {
+struct QueuedEvent {
     event: &'static str,
     context: Value,
 }
 
 impl Hooks {
-    /// Starts whoever listens; they end with the gateway.
-    pub(crate) fn start(hooks: Vec<Hook>, stopper: &Stopper) -> Self {
+    /// Starts one queue task per hook; they end with the gateway.
+    pub(crate) fn start(hooks: Vec<Hook>, shutdown: &ShutdownHandle) -> Self {
         let permits = Arc::new(Semaphore::new(PARALLEL));
         let start = |hook: Hook| {
             let hook = Arc::new(hook);
-            let (sender, inbox) = mpsc::channel(DEPTH);
-            petasos_runtime::spawn(listen(hook.clone(), inbox, permits.clone(), stopper.clone()));
+            let (sender, inbox) = mpsc::channel(QUEUE_CAPACITY);
+            petasos_runtime::spawn(run_queue(hook.clone(), inbox, permits.clone(), shutdown.clone()));
             (hook, sender)
         };
-        Self { hooks: hooks.into_iter().map(start).collect(), asking: Semaphore::new(PARALLEL) }
+        Self { hooks: hooks.into_iter().map(start).collect(), decision_permits: Semaphore::new(PARALLEL) }
     }
 
-    /// Tells whoever wants to know. Waits for nobody.
-    pub(crate) fn tell(&self, event: &'static str, context: impl FnOnce() -> Value) {
-        let mut wanted = self.hooks.iter().filter(|(hook, _)| hook.hears(event)).peekable();
+    /// Queues an event for the hooks that match it, without waiting.
+    pub(crate) fn notify(&self, event: &'static str, context: impl FnOnce() -> Value) {
+        let mut wanted = self.hooks.iter().filter(|(hook, _)| hook.matches(event)).peekable();
         if wanted.peek().is_none() {
             return;
         }
         let context = context();
         for (hook, sender) in wanted {
-            if sender.try_send(Told { event, context: context.clone() }).is_err() {
-                tracing::warn!(hook = hook.name, event, "a hook is too slow; it was not told");
+            if sender.try_send(QueuedEvent { event, context: context.clone() }).is_err() {
+                tracing::warn!(hook = hook.name, event, "hook queue is full; event dropped");
             }
         }
     }
 
-    /// Asks before a command is obeyed: those that name it first. The first that does not simply allow it decides.
-    pub(crate) async fn ask(&self, command: &str, context: Value) -> Said {
+    /// Runs the hooks of a command, those that list it by name first. The first decision other than `Allow` counts.
+    pub(crate) async fn intercept(&self, command: &str, context: Value) -> HookDecision {
         let event = format!("command:{command}");
         let all = self.hooks.iter().map(|(hook, _)| hook.clone());
         let (mut wanted, rest): (Vec<_>, Vec<_>) =
-            all.filter(|hook| hook.hears(&event)).partition(|hook| hook.names(&event));
+            all.filter(|hook| hook.matches(&event)).partition(|hook| hook.lists_exactly(&event));
         wanted.extend(rest);
-        let asking = async {
+        let deciding = async {
             for hook in &wanted {
-                let answer = {
-                    let _permit = self.asking.acquire().await;
-                    run::ask(hook, &event, &context).await
+                let decision = {
+                    let _permit = self.decision_permits.acquire().await;
+                    run::request_decision(hook, &event, &context).await
                 };
-                match answer {
-                    Ok(Said::Allow) => {}
+                match decision {
+                    Ok(HookDecision::Allow) => {}
                     Ok(decided) => {
                         tracing::info!(
                             hook = hook.name,
                             event,
                             decision = decided.as_str(),
-                            "a hook decided"
+                            "hook intercepted a command"
                         );
                         return decided;
                     }
-                    Err(error) => tracing::warn!(hook = hook.name, event, %error, "a hook failed"),
+                    Err(error) => tracing::warn!(hook = hook.name, event, %error, "hook failed"),
                 }
             }
-            Said::Allow
+            HookDecision::Allow
         };
-        tokio::time::timeout(PATIENCE, asking).await.unwrap_or_else(|_late| {
-            tracing::warn!(event, "the hooks of a command take too long; it is obeyed without them");
-            Said::Allow
+        tokio::time::timeout(DECISION_TIMEOUT, deciding).await.unwrap_or_else(|_elapsed| {
+            tracing::warn!(event, "command hooks timed out; the command runs without them");
+            HookDecision::Allow
         })
     }
 }
 
-async fn listen(hook: Arc<Hook>, mut inbox: mpsc::Receiver<Told>, permits: Arc<Semaphore>, stopper: Stopper) {
-    let hearing = async {
-        while let Some(Told { event, context }) = inbox.recv().await {
+async fn run_queue(
+    hook: Arc<Hook>,
+    mut inbox: mpsc::Receiver<QueuedEvent>,
+    permits: Arc<Semaphore>,
+    shutdown: ShutdownHandle,
+) {
+    let handling = async {
+        while let Some(QueuedEvent { event, context }) = inbox.recv().await {
             let _permit = permits.acquire().await;
-            if let Err(error) = run::tell(&hook, event, &context).await {
-                tracing::warn!(hook = hook.name, event, %error, "a hook failed");
+            if let Err(error) = run::notify(&hook, event, &context).await {
+                tracing::warn!(hook = hook.name, event, %error, "hook failed");
             }
         }
     };
     petasos_runtime::select! {
-        () = hearing => {}
-        // Dropping it ends the program that runs.
-        () = stopper.stopped() => {}
+        () = handling => {}
+                // Dropping `handling` kills the running program.
+        () = shutdown.stopped() => {}
     }
 }
 
-/// Who and where, and in which transcript.
+/// Event fields that identify the chat, the person and the session.
 pub(crate) fn context(source: &Source, session: Option<&SessionId>) -> Value {
     json!({
         "platform": source.platform.to_string(),
@@ -135,7 +136,6 @@ pub(crate) fn context(source: &Source, session: Option<&SessionId>) -> Value {
     })
 }
 
-/// As much of a text as hooks are told.
-pub(crate) fn shown(text: &str) -> &str {
-    Unit::Chars.prefix(text, SHOWN)
+pub(crate) fn excerpt(text: &str) -> &str {
+    Unit::Chars.prefix(text, MAX_TEXT_CHARS)
 }

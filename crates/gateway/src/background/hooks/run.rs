@@ -1,48 +1,46 @@
-//! One run of a hook: a program in its own process group, without our secrets, JSON in and JSON out, within its time.
+//! Runs one hook: its own process group, an environment without secrets, JSON on stdin and stdout, and a timeout.
 
 use std::io;
 use std::process::Stdio;
 
-use petasos_agent::{Leader, handed_on};
+use petasos_agent::{GroupLeader, public_environment};
 use serde::Deserialize;
 use serde_json::Value;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::process::{ChildStdin, ChildStdout, Command};
 
-use super::read::{Hook, Program};
+use super::manifest::{Hook, Program};
 
-/// Bytes that an answer may have.
-const LONGEST: u64 = 64 << 10;
-/// What it gets between the request to end and the end.
+const MAX_RESPONSE_BYTES: u64 = 64 << 10;
+/// Between SIGTERM and SIGKILL.
 const GRACE: std::time::Duration = std::time::Duration::from_millis(500);
 
 #[derive(Debug, thiserror::Error)]
 pub(super) enum Error {
-    #[error("it cannot be run: {0}")]
-    NotRun(#[from] io::Error),
-    #[error("it did not end within {0:?} and was ended")]
-    Late(std::time::Duration),
-    #[error("it ended with {0}")]
+    #[error("cannot run the program: {0}")]
+    Spawn(#[from] io::Error),
+    #[error("the program did not end within {0:?} and was terminated")]
+    TimedOut(std::time::Duration),
+    #[error("the program exited with code {0}")]
     Failed(i32),
-    #[error("its answer is longer than {} KB", LONGEST >> 10)]
-    TooLong,
-    #[error("its answer is not understood: {0}")]
-    Unclear(&'static str),
+    #[error("the response is longer than {} KB", MAX_RESPONSE_BYTES >> 10)]
+    ResponseTooLong,
+    #[error("invalid response: {0}")]
+    InvalidResponse(&'static str),
 }
 
-/// What a hook says to a command.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Said {
+pub enum HookDecision {
     Allow,
-    /// The command is not obeyed; the author is told so.
+    /// Reject the command, with an optional message for its author.
     Deny(Option<String>),
-    /// The hook has done it; the author is told this, if anything.
+    /// The hook carried out the command, with an optional message for its author.
     Handled(Option<String>),
-    /// Go on as if this had been written.
+    /// Continue with this text in place of the command.
     Rewrite(String),
 }
 
-impl Said {
+impl HookDecision {
     pub(super) fn as_str(&self) -> &'static str {
         match self {
             Self::Allow => "allow",
@@ -54,7 +52,7 @@ impl Said {
 }
 
 #[derive(Deserialize, Default)]
-struct Answer {
+struct HookResponse {
     decision: Option<String>,
     #[serde(alias = "message")]
     text: Option<String>,
@@ -62,88 +60,92 @@ struct Answer {
     raw_args: Option<String>,
 }
 
-/// Nobody reads what it says.
-pub(super) async fn tell(hook: &Hook, event: &str, context: &Value) -> Result<(), Error> {
+pub(super) async fn notify(hook: &Hook, event: &str, context: &Value) -> Result<(), Error> {
     run(hook, event, context, Stdio::null()).await.map(drop)
 }
 
-pub(super) async fn ask(hook: &Hook, event: &str, context: &Value) -> Result<Said, Error> {
+pub(super) async fn request_decision(
+    hook: &Hook,
+    event: &str,
+    context: &Value,
+) -> Result<HookDecision, Error> {
     let output = run(hook, event, context, Stdio::piped()).await?;
-    understood(&output)
+    parse_response(&output)
 }
 
-/// Dropping the future ends the program and everything it started in its group.
+/// Dropping the future kills the whole process group.
 async fn run(hook: &Hook, event: &str, context: &Value, stdout: Stdio) -> Result<Vec<u8>, Error> {
     let mut command = match &hook.program {
         Program::File(path) => Command::new(path),
-        Program::Line(line) => {
+        Program::Shell(line) => {
             let mut shell = Command::new("/bin/sh");
             shell.args(["-c", line]);
             shell
         }
     };
-    command.current_dir(&hook.folder).env_clear().envs(handed_on(std::env::vars_os()));
-    // Its folder is `<home>/hooks/<folder>`.
+    command.current_dir(&hook.folder).env_clear().envs(public_environment(std::env::vars_os()));
     if let Some(home) = hook.folder.ancestors().nth(2) {
         command.env("PETASOS_HOME", home).env("HERMES_HOME", home);
     }
     command.env("PETASOS_EVENT", event).stdin(Stdio::piped()).stdout(stdout).stderr(Stdio::null());
     let mut child = command.process_group(0).spawn()?;
-    let (stdin, stdout) = (child.stdin.take(), child.stdout.take());
-    let mut leader = Leader::new(child);
+    let stdin = child.stdin.take();
+    let stdout = child.stdout.take();
+    let mut leader = GroupLeader::new(child);
     let input = serde_json::json!({ "event": event, "context": context }).to_string();
-    let talk = async {
+    let exchange = async {
         let (_, output) = tokio::join!(write(stdin, input), read(stdout));
         let output = output?;
         Ok::<_, Error>((leader.wait().await, output))
     };
-    let talked = tokio::time::timeout(hook.limit, talk).await;
-    match talked {
+    let exchanged = tokio::time::timeout(hook.timeout, exchange).await;
+    match exchanged {
         Ok(Ok((Some(0), output))) => Ok(output),
         Ok(Ok((code, _))) => Err(Error::Failed(code.unwrap_or(-1))),
         Ok(Err(error)) => {
-            leader.end(GRACE).await;
+            leader.terminate(GRACE).await;
             Err(error)
         }
         Err(_late) => {
-            leader.end(GRACE).await;
-            Err(Error::Late(hook.limit))
+            leader.terminate(GRACE).await;
+            Err(Error::TimedOut(hook.timeout))
         }
     }
 }
 
 async fn write(stdin: Option<ChildStdin>, input: String) {
     let Some(mut stdin) = stdin else { return };
-    // A program that does not care what happened closes its end; that is no failure.
+    // A program that ignores its input may close stdin early.
     let _ = stdin.write_all(input.as_bytes()).await;
 }
 
 async fn read(stdout: Option<ChildStdout>) -> Result<Vec<u8>, Error> {
     let Some(stdout) = stdout else { return Ok(vec![]) };
     let mut output = Vec::new();
-    stdout.take(LONGEST + 1).read_to_end(&mut output).await?;
-    if output.len() as u64 > LONGEST { Err(Error::TooLong) } else { Ok(output) }
+    stdout.take(MAX_RESPONSE_BYTES + 1).read_to_end(&mut output).await?;
+    if output.len() as u64 > MAX_RESPONSE_BYTES { Err(Error::ResponseTooLong) } else { Ok(output) }
 }
 
-/// Silence allows.
-fn understood(output: &[u8]) -> Result<Said, Error> {
+/// An empty response allows the command.
+fn parse_response(output: &[u8]) -> Result<HookDecision, Error> {
     if output.trim_ascii().is_empty() {
-        return Ok(Said::Allow);
+        return Ok(HookDecision::Allow);
     }
-    let answer: Answer =
-        serde_json::from_slice(output).map_err(|_garbled| Error::Unclear("no JSON object"))?;
-    let text = answer.text.filter(|text| !text.trim().is_empty());
-    match answer.decision.as_deref() {
-        None | Some("allow") => Ok(Said::Allow),
-        Some("deny") => Ok(Said::Deny(text)),
-        Some("handled") => Ok(Said::Handled(text)),
+    let response: HookResponse =
+        serde_json::from_slice(output).map_err(|_garbled| Error::InvalidResponse("no JSON object"))?;
+    let text = response.text.filter(|text| !text.trim().is_empty());
+    match response.decision.as_deref() {
+        None | Some("allow") => Ok(HookDecision::Allow),
+        Some("deny") => Ok(HookDecision::Deny(text)),
+        Some("handled") => Ok(HookDecision::Handled(text)),
         Some("rewrite") => {
-            let args = answer.raw_args.unwrap_or_default();
-            let command = answer.command_name.map(|name| format!("/{} {args}", name.trim_start_matches('/')));
+            let args = response.raw_args.unwrap_or_default();
+            let command =
+                response.command_name.map(|name| format!("/{} {args}", name.trim_start_matches('/')));
             let text = text.or(command).map(|text| text.trim().to_owned());
-            text.map(Said::Rewrite).ok_or(Error::Unclear("a rewrite without a text"))
+            text.map(HookDecision::Rewrite).ok_or(Error::InvalidResponse("a rewrite without a text"))
         }
-        Some(_other) => Err(Error::Unclear("the decision is none of allow, deny, handled, rewrite")),
+        Some(_other) => Err(Error::InvalidResponse("the decision is none of allow, deny, handled, rewrite")),
     }
 }
 
@@ -152,26 +154,26 @@ mod tests {
     use super::*;
 
     #[test]
-    fn answers_are_read() {
+    fn parses_responses() {
         let text = |text: &str| Some(text.to_owned());
         for (output, want) in [
-            ("", Some(Said::Allow)),
-            (" \n", Some(Said::Allow)),
-            ("{}", Some(Said::Allow)),
-            (r#"{"decision":"allow"}"#, Some(Said::Allow)),
-            (r#"{"decision":"deny"}"#, Some(Said::Deny(None))),
-            (r#"{"decision":"deny","message":"not now"}"#, Some(Said::Deny(text("not now")))),
-            (r#"{"decision":"handled","text":"done"}"#, Some(Said::Handled(text("done")))),
-            (r#"{"decision":"rewrite","text":"/status"}"#, Some(Said::Rewrite("/status".into()))),
+            ("", Some(HookDecision::Allow)),
+            (" \n", Some(HookDecision::Allow)),
+            ("{}", Some(HookDecision::Allow)),
+            (r#"{"decision":"allow"}"#, Some(HookDecision::Allow)),
+            (r#"{"decision":"deny"}"#, Some(HookDecision::Deny(None))),
+            (r#"{"decision":"deny","message":"not now"}"#, Some(HookDecision::Deny(text("not now")))),
+            (r#"{"decision":"handled","text":"done"}"#, Some(HookDecision::Handled(text("done")))),
+            (r#"{"decision":"rewrite","text":"/status"}"#, Some(HookDecision::Rewrite("/status".into()))),
             (
                 r#"{"decision":"rewrite","command_name":"undo","raw_args":"2"}"#,
-                Some(Said::Rewrite("/undo 2".into())),
+                Some(HookDecision::Rewrite("/undo 2".into())),
             ),
             (r#"{"decision":"rewrite"}"#, None),
             (r#"{"decision":"perhaps"}"#, None),
             ("hello", None),
         ] {
-            assert_eq!(understood(output.as_bytes()).ok(), want, "{output}");
+            assert_eq!(parse_response(output.as_bytes()).ok(), want, "{output}");
         }
     }
 }

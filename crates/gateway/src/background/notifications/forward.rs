@@ -1,74 +1,73 @@
-//! Messages that somebody outside wants passed on as they are.
+//! Forwards messages that an external program posts, unchanged.
 //!
-//! Owns nothing. Identity and outbox item are one commit, so whoever posts the same again, because we died or because
-//! the answer was lost, waits for the same item: it is neither lost nor owed twice.
+//! Owns nothing. The idempotency key and the outbox item are one commit, so a repeated post, after a crash or a lost
+//! response, waits for the same item.
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use petasos_core::OutboxId;
 use petasos_core::outbox::{Draft, State};
-use petasos_platforms::{Post, Posted};
-use petasos_store::{Owed, Tx};
+use petasos_platforms::{Post, PostOutcome};
+use petasos_store::{EnqueueOutcome, Tx};
 
 use crate::inbound::ingest::Ingest;
 use crate::runtime::commit::Commit;
 use crate::{Error, clock};
 
-/// How often an item is looked at while somebody waits for it.
-const GLANCE: Duration = Duration::from_millis(50);
+const POLL_INTERVAL: Duration = Duration::from_millis(50);
 
-/// Owes the message and answers when it is delivered, given up, or has taken too long.
-pub(crate) async fn carry(ingest: Arc<Ingest>, platform: &'static str, account: String, post: Post) {
+/// Enqueues the message and responds when it is delivered or dead-lettered, or when the time limit has passed.
+pub(crate) async fn forward(ingest: Arc<Ingest>, platform: &'static str, account: String, post: Post) {
     let Post { dedup, fingerprints, route, text, within, mut done } = post;
-    let Ok(route) = ingest.homes.lead(route) else {
-        let _ = done.send(Posted::NoHome);
+    let Ok(route) = ingest.homes.resolve(route) else {
+        let _ = done.send(PostOutcome::NoHomeChannel);
         return;
     };
-    let (lane, now) = (route.lane(), clock::now());
+    let lane = route.lane();
+    let now = clock::now();
     let draft = Draft::notice(route, text);
     let dedup = format!("{account}:{dedup}");
-    let owe = move |tx: &Tx<'_>| tx.owe_once(platform, &dedup, &fingerprints, &draft, now);
-    let owed = ingest.db.write(Commit::PassOn, owe).await;
-    let posted = match owed {
-        Ok(owed) => {
-            ingest.deliver.due(lane).await;
+    let enqueue = move |tx: &Tx<'_>| tx.enqueue_once(platform, &dedup, &fingerprints, &draft, now);
+    let enqueued = ingest.db.write(Commit::Forward, enqueue).await;
+    let posted = match enqueued {
+        Ok(enqueued) => {
+            ingest.lanes.wake(lane).await;
             petasos_runtime::select! {
-                posted = delivered(&ingest, owed, within) => posted,
-                // Nobody waits any longer.
+                posted = delivered(&ingest, enqueued, within) => posted,
                 () = done.closed() => return,
             }
         }
         Err(error) => {
-            tracing::warn!(platform, %error, "a message to be passed on is not accepted; its sender keeps it");
-            Posted::NotTaken
+            tracing::warn!(platform, %error, "cannot accept a forwarded message; its sender keeps it");
+            PostOutcome::NotStored
         }
     };
-    // Whoever asked may have gone; the item is owed all the same.
+    // The caller may have gone; the item stays in the outbox.
     let _ = done.send(posted);
 }
 
-async fn delivered(ingest: &Ingest, owed: Owed, within: Duration) -> Posted {
-    let Some(id) = owed.id() else { return Posted::Delivered { again: true } };
-    let again = match is_over(ingest, id).await {
-        Ok(over) => over.is_some() && matches!(owed, Owed::Known(_)),
+async fn delivered(ingest: &Ingest, enqueued: EnqueueOutcome, within: Duration) -> PostOutcome {
+    let Some(id) = enqueued.id() else { return PostOutcome::Delivered { duplicate: true } };
+    let again = match final_state(ingest, id).await {
+        Ok(over) => over.is_some() && matches!(enqueued, EnqueueOutcome::Existing(_)),
         Err(_unreadable) => false,
     };
     let watch = async {
         loop {
-            match is_over(ingest, id).await {
-                Ok(Some(State::Dead)) => return Posted::Dead,
-                Ok(Some(_)) => return Posted::Delivered { again },
-                // A store that cannot be read for the moment is asked again; the time is bounded below.
-                Ok(None) | Err(_) => tokio::time::sleep(GLANCE).await,
+            match final_state(ingest, id).await {
+                Ok(Some(State::Dead)) => return PostOutcome::Dead,
+                Ok(Some(_)) => return PostOutcome::Delivered { duplicate: again },
+                // Read errors are retried; the timeout below bounds the time.
+                Ok(None) | Err(_) => tokio::time::sleep(POLL_INTERVAL).await,
             }
         }
     };
-    tokio::time::timeout(within, watch).await.unwrap_or(Posted::Owed)
+    tokio::time::timeout(within, watch).await.unwrap_or(PostOutcome::Queued)
 }
 
-/// How the item ended; `None`: it is still owed. One that is gone was done, or a person dropped it.
-async fn is_over(ingest: &Ingest, id: OutboxId) -> Result<Option<State>, Error> {
+/// `None`: not delivered yet. A missing item was delivered and pruned, or dropped by a person.
+async fn final_state(ingest: &Ingest, id: OutboxId) -> Result<Option<State>, Error> {
     let item = ingest.db.read(move |reader| reader.item(id)).await?;
     Ok(match item.map(|item| item.state) {
         Some(State::Streaming | State::Due | State::Sending) => None,

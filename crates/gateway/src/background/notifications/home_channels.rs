@@ -1,40 +1,37 @@
-//! Where each platform's owner wants to hear what nobody asked for, as it is now.
+//! The current home channel of each platform.
 //!
-//! Owns the list while the gateway runs. It starts with what is configured; `/sethome` changes it after the new place is
-//! on disk, so whatever is lost with the process is read again by the next one.
+//! Owns the list while the gateway runs, starting from the configuration. `/sethome` writes a change to disk first, so
+//! a crash loses nothing.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use petasos_core::Route;
-use petasos_core::target::Place;
+use petasos_core::target::ChatAddress;
 
 use crate::Error;
 use crate::lifecycle::lifetime::HomeChannel;
 
 #[derive(Debug)]
-pub(crate) struct Homes {
+pub(crate) struct HomeChannels {
     list: Mutex<Vec<HomeChannel>>,
-    /// Held by whoever writes a home to disk.
     writing: Mutex<()>,
 }
 
-impl Homes {
+impl HomeChannels {
     pub(crate) fn new(configured: Vec<HomeChannel>) -> Self {
         Self { list: Mutex::new(configured), writing: Mutex::default() }
     }
 
-    /// In the order in which the platforms are configured.
-    pub(crate) fn places(&self) -> Vec<Place> {
-        self.lock().iter().map(HomeChannel::place).collect()
+    pub(crate) fn places(&self) -> Vec<ChatAddress> {
+        self.lock().iter().map(HomeChannel::address).collect()
     }
 
-    /// The way to each of them.
     pub(crate) fn routes(&self) -> Vec<Route> {
-        self.places().iter().map(Place::route).collect()
+        self.places().iter().map(ChatAddress::route).collect()
     }
 
-    /// The same way, or to the home that it means.
-    pub(crate) fn lead(&self, route: Route) -> Result<Route, Error> {
+    /// Replaces a route "to the home channel" by the route of that channel.
+    pub(crate) fn resolve(&self, route: Route) -> Result<Route, Error> {
         if !route.is_to_home() {
             return Ok(route);
         }
@@ -43,20 +40,20 @@ impl Homes {
         home.ok_or(Error::NoHome(platform))
     }
 
-    /// Puts a home on disk, then in force: one after the other, so that two at once lose none. Blocks.
-    pub(crate) fn keep<E>(
+    /// Writes a home channel to disk, then applies it; one call at a time. Blocks.
+    pub(crate) fn save<E>(
         &self,
         home: HomeChannel,
         write: impl FnOnce(&HomeChannel) -> Result<(), E>,
     ) -> Result<(), E> {
         let _writing = self.writing.lock().unwrap_or_else(PoisonError::into_inner);
         write(&home)?;
-        self.set(home);
+        self.replace(home);
         Ok(())
     }
 
-    /// Takes the place of the platform's home before, and its number: `outages` remembers who was told by it.
-    fn set(&self, home: HomeChannel) {
+    /// Keeps the index of the platform's previous home: `outages` remembers notified homes by index.
+    fn replace(&self, home: HomeChannel) {
         let mut homes = self.lock();
         match homes.iter_mut().find(|known| known.platform == home.platform) {
             Some(known) => *known = home,
@@ -64,7 +61,7 @@ impl Homes {
         }
     }
 
-    /// Held for a moment and never across a wait; nothing under it can panic half-way.
+    /// Never held across an await; no code under it can panic.
     fn lock(&self) -> MutexGuard<'_, Vec<HomeChannel>> {
         self.list.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -80,9 +77,9 @@ mod tests {
     use crate::home::env;
 
     #[test]
-    fn homes_that_are_set_at_once_are_all_kept() {
+    fn keeps_all_home_channels_set_concurrently() {
         let folder = tempfile::tempdir().unwrap();
-        let homes = Homes::new(vec![]);
+        let homes = HomeChannels::new(vec![]);
         let all =
             ["telegram", "discord", "slack", "matrix", "signal"].map(|name| Platform::parse(name).unwrap());
         for round in ["1", "2", "3", "4", "5"] {
@@ -94,10 +91,11 @@ mod tests {
                     let write = |home: &HomeChannel| {
                         env::set(folder.path(), &[(home.platform.as_str(), Some(&home.chat_id))])
                     };
-                    let (homes, start) = (&homes, &start);
+                    let homes = &homes;
+                    let start = &start;
                     scope.spawn(move || {
                         start.wait();
-                        homes.keep(home, write).unwrap();
+                        homes.save(home, write).unwrap();
                     });
                 }
             });

@@ -1,7 +1,7 @@
-//! Saying something where nobody asked: scheduled work, a command on this machine, a tool.
+//! Notifications: messages without a question before them, from scheduled jobs, the command line and tools.
 //!
-//! Whatever goes to a platform goes through the outbox, in the order of its chat; a caller may wait for it for a while,
-//! and what is not delivered by then is still owed. One target's failure is nobody else's.
+//! Messages for a platform go through the outbox, in the order of their chat. A caller may wait for delivery; a message
+//! that is not delivered by then stays in the outbox. A failing target does not affect the others.
 
 pub(crate) mod forward;
 pub(crate) mod home_channels;
@@ -12,9 +12,9 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use petasos_core::directory::{Directory, Unresolved};
+use petasos_core::directory::{Directory, ResolveError};
 use petasos_core::outbox::{Draft, Item, State};
-use petasos_core::target::{self, Aim, Place, Target};
+use petasos_core::target::{self, ChatAddress, Destination, Target};
 use petasos_core::text::is_silence_narration;
 use petasos_core::{Millis, OutboxId, Route};
 use petasos_store::{Error as StoreError, Tx};
@@ -22,67 +22,64 @@ use serde::Serialize;
 use tokio::time::Instant;
 
 use crate::api::handle::Handle;
-use crate::background::notifications::home_channels::Homes;
-use crate::background::notifications::output::Job;
+use crate::background::notifications::home_channels::HomeChannels;
+use crate::background::notifications::output::OutputJob;
 use crate::clock;
-use crate::delivery::Deliver;
+use crate::delivery::LaneDispatcher;
 use crate::home::directory;
 use crate::lifecycle::config::Settings;
 use crate::lifecycle::lifetime::Lifetime;
-use crate::lifecycle::shutdown::Stopper;
+use crate::lifecycle::shutdown::ShutdownHandle;
 use crate::links::channels::Channels;
 use crate::links::outages::notices;
 use crate::runtime::commit::Commit;
 use crate::runtime::tasks;
 use crate::storage::database::Db;
 
-/// What is to be said, and where.
 #[derive(Debug, Clone)]
-pub struct Post {
-    /// As people write it: see `core::target`.
+pub struct Notification {
+    /// Comma-separated targets: see `core::target`.
     pub to: String,
     pub text: String,
-    pub job: Job,
-    /// Where the work was asked for.
-    pub origin: Option<Place>,
-    pub mirror: Mirror,
-    /// How long to wait for the platforms.
+    pub job: OutputJob,
+    /// The chat where the job was requested.
+    pub origin: Option<ChatAddress>,
+    pub mirror: MirrorMode,
     pub wait: Duration,
 }
 
-/// Whether the conversation there learns of it.
+/// Whether a notification is added to the transcript of its chat.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Mirror {
+pub enum MirrorMode {
     No,
-    /// As the agent's own words.
-    Own,
-    /// As something brought to the agent.
-    Brief,
+    /// As a message of the agent.
+    Assistant,
+    /// As a message to the agent.
+    User,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-pub struct Posted {
+pub struct NotificationResult {
     pub target: String,
     #[serde(flatten)]
-    pub fate: Fate,
+    pub outcome: NotificationOutcome,
 }
 
-/// What has become of it in one place.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(tag = "outcome", rename_all = "snake_case")]
-pub enum Fate {
+pub enum NotificationOutcome {
     Delivered {
         messages: Vec<String>,
     },
-    /// Owed, and on its way.
+    /// In the outbox, not delivered yet.
     Queued {
         item: OutboxId,
     },
-    /// Not tried: `dead_target`.
+    /// Not tried: the chat is dead.
     Skipped {
         reason: &'static str,
     },
-    /// It only says that nothing is said.
+    /// The text only says that there is nothing to report.
     Silent,
     Saved {
         file: PathBuf,
@@ -92,94 +89,91 @@ pub enum Fate {
     },
 }
 
-/// Says something where nobody asked, and holds what that takes.
 #[derive(Debug, Clone)]
 pub(crate) struct Notifications {
     pub(crate) db: Db,
     pub(crate) channels: Arc<Channels>,
-    pub(crate) deliver: Deliver,
-    pub(crate) homes: Arc<Homes>,
-    /// Below it lie the files of what goes to no platform.
+    pub(crate) lanes: LaneDispatcher,
+    pub(crate) homes: Arc<HomeChannels>,
+    /// Root of the output files.
     pub(crate) home: PathBuf,
     pub(crate) settings: Arc<Settings>,
     pub(crate) lifetime: Arc<Lifetime>,
-    pub(crate) stopper: Stopper,
+    pub(crate) shutdown: ShutdownHandle,
 }
 
-const DEAD: &str = "dead_target";
-/// A longer text is kept as a whole, whatever the platform makes of it.
-pub(crate) const LONG: usize = 4000;
-/// Nobody waits longer.
-const LONGEST_WAIT: Duration = Duration::from_secs(600);
-const FIRST_LOOK: Duration = Duration::from_millis(10);
-const SLOWEST_LOOK: Duration = Duration::from_millis(500);
+const DEAD_CHAT: &str = "dead_target";
+/// Longer texts are also saved in a file, because platforms may split or cut them.
+pub(crate) const MAX_CHARS_INLINE: usize = 4000;
+const MAX_WAIT: Duration = Duration::from_secs(600);
+const FIRST_POLL: Duration = Duration::from_millis(10);
+const MAX_POLL: Duration = Duration::from_millis(500);
 
 impl Handle {
-    /// In the order in which the places were named, each once.
-    pub async fn post(&self, post: Post) -> Vec<Posted> {
-        self.0.handles.notifications.everywhere(post).await
+    /// Sends a notification to each of its targets once, in their order.
+    pub async fn post(&self, post: Notification) -> Vec<NotificationResult> {
+        self.0.handles.notifications.send(post).await
     }
 }
 
 impl Notifications {
-    /// A caller that is dropped meanwhile only stops waiting: every place that was named gets its message.
-    pub(crate) async fn everywhere(&self, post: Post) -> Vec<Posted> {
-        let (to, wait) = (post.to.clone(), post.wait.min(LONGEST_WAIT));
-        let enqueued = tasks::uncancelled(enqueue(self.clone(), post)).await;
-        let mut posted =
-            enqueued.unwrap_or_else(|error| vec![Posted { target: to, fate: failed(error.to_string()) }]);
-        settle(self, &mut posted, wait).await;
+    /// A dropped caller only stops waiting: all targets get their message.
+    pub(crate) async fn send(&self, post: Notification) -> Vec<NotificationResult> {
+        let to = post.to.clone();
+        let wait = post.wait.min(MAX_WAIT);
+        let enqueued = tasks::uncancelled(enqueue_all(self.clone(), post)).await;
+        let mut posted = enqueued.unwrap_or_else(|error| {
+            vec![NotificationResult { target: to, outcome: failed(error.to_string()) }]
+        });
+        await_delivery(self, &mut posted, wait).await;
         posted
     }
 
-    /// The owner hears it in every home channel.
-    pub(crate) async fn tell_owner(&self, text: &str) {
-        self.tell(self.homes.routes(), text).await;
+    pub(crate) async fn notify_owner(&self, text: &str) {
+        self.notify(self.homes.routes(), text).await;
     }
 
-    /// Says something to the owner in these chats.
-    pub(crate) async fn tell(&self, to: Vec<Route>, text: &str) {
-        let owed = notices(&to, text);
-        if owed.is_empty() {
+    pub(crate) async fn notify(&self, to: Vec<Route>, text: &str) {
+        let enqueued = notices(&to, text);
+        if enqueued.is_empty() {
             return;
         }
-        if let Err(error) = self.db.write(Commit::Outage, move |tx| tx.apply(&owed, clock::now())).await {
-            tracing::warn!(%error, "nobody could be told");
+        if let Err(error) = self.db.write(Commit::Outage, move |tx| tx.apply(&enqueued, clock::now())).await {
+            tracing::warn!(%error, "cannot enqueue a notification");
             return;
         }
         for route in to {
-            self.deliver.due(route.lane()).await;
+            self.lanes.wake(route.lane()).await;
         }
     }
 }
 
-/// Puts one item per place into the outbox, and what belongs into files there.
-async fn enqueue(by: Notifications, post: Post) -> Vec<Posted> {
-    let by = &by;
+/// Enqueues one outbox item per chat, or writes the output file.
+async fn enqueue_all(service: Notifications, post: Notification) -> Vec<NotificationResult> {
+    let service = &service;
     let mut posted = Vec::new();
-    for (target, aim) in aims(by, &post).await {
-        let fate = match aim {
-            Ok(Aim::Chat(place)) => say(by, &place, &post).await,
-            Ok(Aim::File) => saved(by, &post, output::save).await,
-            Ok(Aim::Homeless(platform)) => {
-                failed(format!("{platform} has no home channel; /sethome in a chat there makes it one"))
+    for (target, aim) in resolve_destinations(service, &post).await {
+        let outcome = match aim {
+            Ok(Destination::Chat(place)) => enqueue_for_chat(service, &place, &post).await,
+            Ok(Destination::File) => save_output(service, &post, output::save).await,
+            Ok(Destination::NoHomeChannel(platform)) => {
+                failed(format!("{platform} has no home channel; send /sethome in a chat there to set it"))
             }
             Err(error) => failed(error),
         };
-        posted.push(Posted { target, fate });
+        posted.push(NotificationResult { target, outcome });
     }
-    let owed = posted.iter().any(|it| matches!(it.fate, Fate::Queued { .. }));
-    if owed && post.text.chars().nth(LONG).is_some() {
-        let kept = saved(by, &post, output::save_whole).await;
-        tracing::info!(?kept, "a long text is kept as a whole");
+    let enqueued = posted.iter().any(|it| matches!(it.outcome, NotificationOutcome::Queued { .. }));
+    if enqueued && post.text.chars().nth(MAX_CHARS_INLINE).is_some() {
+        let kept = save_output(service, &post, output::save_whole).await;
+        tracing::info!(?kept, "saved a long text in a file");
     }
     posted
 }
 
-/// Puts a message for a place into the outbox. `None`: the chat is known to be dead.
-pub(crate) fn owe(
+pub(crate) fn enqueue(
     tx: &Tx<'_>,
-    place: &Place,
+    place: &ChatAddress,
     text: &str,
     now: Millis,
 ) -> Result<Option<OutboxId>, StoreError> {
@@ -187,151 +181,164 @@ pub(crate) fn owe(
     if dead.is_some_and(|dead| !dead.probe_due(now)) {
         return Ok(None);
     }
-    tx.owe_new(&Draft::notice(place.route(), text), now).map(Some)
+    tx.enqueue_new(&Draft::notice(place.route(), text), now).map(Some)
 }
 
-async fn say(by: &Notifications, place: &Place, post: &Post) -> Fate {
-    if by.channels.adapter(place.platform).is_none() {
+async fn enqueue_for_chat(
+    service: &Notifications,
+    place: &ChatAddress,
+    post: &Notification,
+) -> NotificationOutcome {
+    if service.channels.adapter(place.platform).is_none() {
         return failed(format!("{} is not connected here", place.platform));
     }
-    if by.settings.filter_silence && is_silence_narration(&post.text) {
-        return Fate::Silent;
+    if service.settings.filter_silence && is_silence_narration(&post.text) {
+        return NotificationOutcome::Silent;
     }
-    let (to, text, mirror, now) = (place.clone(), post.text.clone(), post.mirror, clock::now());
-    let owed = by.db.write(Commit::Post, move |tx| {
-        let item = owe(tx, &to, &text, now)?;
+    let to = place.clone();
+    let text = post.text.clone();
+    let mirror = post.mirror;
+    let now = clock::now();
+    let enqueued = service.db.write(Commit::Notification, move |tx| {
+        let item = enqueue(tx, &to, &text, now)?;
         if item.is_some() {
             transcript_mirror::append(tx, &to, &text, mirror, now)?;
         }
         Ok(item)
     });
-    match owed.await {
+    match enqueued.await {
         Ok(Some(item)) => {
-            by.deliver.due(place.route().lane()).await;
-            Fate::Queued { item }
+            service.lanes.wake(place.route().lane()).await;
+            NotificationOutcome::Queued { item }
         }
-        Ok(None) => Fate::Skipped { reason: DEAD },
+        Ok(None) => NotificationOutcome::Skipped { reason: DEAD_CHAT },
         Err(error) => failed(error.to_string()),
     }
 }
 
-/// Every place that was named, or why it is none.
-pub(crate) async fn aims(by: &Notifications, post: &Post) -> Vec<(String, Result<Aim, String>)> {
-    let home = by.home.clone();
-    // A panic there would be one of ours; without the directory only names are lost.
+/// The destinations of a notification, and the targets that cannot be resolved.
+pub(crate) async fn resolve_destinations(
+    service: &Notifications,
+    post: &Notification,
+) -> Vec<(String, Result<Destination, String>)> {
+    let home = service.home.clone();
+    // Without the directory, chats can only be addressed by id.
     let names = petasos_runtime::blocking(move || directory::read(&home)).await.unwrap_or_default();
-    let homes = homes(by, post);
-    let mut aims: Vec<(String, Result<Aim, String>)> = Vec::new();
+    let homes = homes(service, post);
+    let mut destinations: Vec<(String, Result<Destination, String>)> = Vec::new();
     for (written, target) in Target::parse_list(&post.to) {
-        let target = target.map_err(|bad| bad.to_string()).and_then(|target| found(target, &names));
+        let target =
+            target.map_err(|bad| bad.to_string()).and_then(|target| resolve_chat_name(target, &names));
         match target {
             Ok(target) => {
                 let found = target::expand(&[target], post.origin.as_ref(), &homes);
                 if found.is_empty() {
-                    let error = "no platform has a home channel; /sethome in a chat makes it one";
-                    aims.push((written.clone(), Err(error.into())));
+                    let error = "no platform has a home channel; send /sethome in a chat to set it";
+                    destinations.push((written.clone(), Err(error.into())));
                 }
                 let alone = found.len() == 1;
                 for aim in found {
-                    let name = if alone { written.clone() } else { name_of(&aim) };
-                    if !aims.iter().any(|(_, known)| known.as_ref() == Ok(&aim)) {
-                        aims.push((name, Ok(aim)));
+                    let name = if alone { written.clone() } else { display_name(&aim) };
+                    if !destinations.iter().any(|(_, known)| known.as_ref() == Ok(&aim)) {
+                        destinations.push((name, Ok(aim)));
                     }
                 }
             }
-            Err(error) => aims.push((written, Err(error))),
+            Err(error) => destinations.push((written, Err(error))),
         }
     }
-    aims
+    destinations
 }
 
-/// Scheduled work may have a thread of its own in a home.
-fn homes(by: &Notifications, post: &Post) -> Vec<Place> {
-    let mut homes = by.homes.places();
+/// Home channels, with the threads configured for scheduled jobs.
+fn homes(service: &Notifications, post: &Notification) -> Vec<ChatAddress> {
+    let mut homes = service.homes.places();
     for home in homes.iter_mut().filter(|_| post.job.id.is_some()) {
-        let threads = &by.lifetime.scheduled_threads;
+        let threads = &service.lifetime.scheduled_threads;
         let own = threads.iter().find(|(platform, _)| *platform == home.platform);
         home.thread_id = own.map(|(_, thread)| thread.clone()).or(home.thread_id.take());
     }
     homes
 }
 
-/// With the id of a chat that was named.
-fn found(target: Target, names: &Directory) -> Result<Target, String> {
+fn resolve_chat_name(target: Target, names: &Directory) -> Result<Target, String> {
     let Target::Chat(place) = target else { return Ok(target) };
     if target::is_id(place.platform, &place.chat_id) {
         return Ok(Target::Chat(place));
     }
     let known = names.resolve(place.platform, &place.chat_id).map_err(|unresolved| match unresolved {
-        Unresolved::Unknown => {
+        ResolveError::Unknown => {
             format!(
-                "no chat on {} is called {:?}; petasos channels lists them",
+                "no chat on {} is called {:?}; `petasos channels` lists the chats",
                 place.platform, place.chat_id
             )
         }
-        Unresolved::Several(names) => format!("{:?} could be any of {}", place.chat_id, names.join(", ")),
+        ResolveError::Several(names) => format!("{:?} is ambiguous: {}", place.chat_id, names.join(", ")),
     })?;
-    Ok(Target::Chat(Place { thread_id: place.thread_id.or(known.thread_id), ..known }))
+    Ok(Target::Chat(ChatAddress { thread_id: place.thread_id.or(known.thread_id), ..known }))
 }
 
-fn name_of(aim: &Aim) -> String {
+fn display_name(aim: &Destination) -> String {
     match aim {
-        Aim::File => Target::Local.to_string(),
-        Aim::Chat(place) => place.to_string(),
-        Aim::Homeless(platform) => platform.to_string(),
+        Destination::File => Target::Local.to_string(),
+        Destination::Chat(place) => place.to_string(),
+        Destination::NoHomeChannel(platform) => platform.to_string(),
     }
 }
 
-pub(crate) async fn saved(
-    by: &Notifications,
-    post: &Post,
-    save: fn(&std::path::Path, &Job, &str, Millis) -> std::io::Result<PathBuf>,
-) -> Fate {
-    let (home, job, text) = (by.home.clone(), post.job.clone(), post.text.clone());
+pub(crate) async fn save_output(
+    service: &Notifications,
+    post: &Notification,
+    save: fn(&std::path::Path, &OutputJob, &str, Millis) -> std::io::Result<PathBuf>,
+) -> NotificationOutcome {
+    let home = service.home.clone();
+    let job = post.job.clone();
+    let text = post.text.clone();
     match petasos_runtime::blocking(move || save(&home, &job, &text, clock::now())).await {
-        Ok(Ok(file)) => Fate::Saved { file },
+        Ok(Ok(file)) => NotificationOutcome::Saved { file },
         Ok(Err(error)) => failed(format!("the file cannot be written: {error}")),
         Err(_panicked) => failed("writing the file panicked".into()),
     }
 }
 
-/// Follows what is owed to its end, for as long as the caller has time.
-async fn settle(by: &Notifications, posted: &mut [Posted], wait: Duration) {
-    let (deadline, mut pause) = (Instant::now() + wait, FIRST_LOOK);
+/// Polls the outbox until all items are delivered or given up, or the time is over.
+async fn await_delivery(service: &Notifications, posted: &mut [NotificationResult], wait: Duration) {
+    let deadline = Instant::now() + wait;
+    let mut pause = FIRST_POLL;
     loop {
         let mut open = false;
         for it in posted.iter_mut() {
-            let Fate::Queued { item } = it.fate else { continue };
-            match by.db.read(move |reader| reader.item(item)).await {
-                Ok(found) => it.fate = fate_of(item, found),
-                // It is owed all the same.
+            let NotificationOutcome::Queued { item } = it.outcome else { continue };
+            match service.db.read(move |reader| reader.item(item)).await {
+                Ok(found) => it.outcome = outcome_of(item, found),
+                // The item stays in the outbox.
                 Err(error) => tracing::debug!(%error, "the outbox cannot be read"),
             }
-            open |= matches!(it.fate, Fate::Queued { .. });
+            open |= matches!(it.outcome, NotificationOutcome::Queued { .. });
         }
         if !open || Instant::now() >= deadline {
             return;
         }
         petasos_runtime::select! {
-            () = by.stopper.stopped() => return,
+            () = service.shutdown.stopped() => return,
             () = tokio::time::sleep_until(deadline.min(Instant::now() + pause)) => {}
         }
-        pause = (pause * 2).min(SLOWEST_LOOK);
+        pause = (pause * 2).min(MAX_POLL);
     }
 }
 
-fn fate_of(id: OutboxId, item: Option<Item>) -> Fate {
-    let Some(item) = item else { return failed("somebody dropped it from the outbox".into()) };
+fn outcome_of(id: OutboxId, item: Option<Item>) -> NotificationOutcome {
+    let Some(item) = item else { return failed("it was dropped from the outbox".into()) };
     match item.state {
-        State::Done => Fate::Delivered { messages: item.sent },
+        State::Done => NotificationOutcome::Delivered { messages: item.sent },
         State::Dead => match item.last_error {
-            Some(error) if error.starts_with(DEAD) => Fate::Skipped { reason: DEAD },
+            Some(error) if error.starts_with(DEAD_CHAT) => NotificationOutcome::Skipped { reason: DEAD_CHAT },
             error => failed(error.unwrap_or_default()),
         },
-        State::Streaming | State::Due | State::Sending => Fate::Queued { item: id },
+        State::Streaming | State::Due | State::Sending => NotificationOutcome::Queued { item: id },
     }
 }
 
-fn failed(error: String) -> Fate {
-    Fate::Failed { error }
+fn failed(error: String) -> NotificationOutcome {
+    NotificationOutcome::Failed { error }
 }

@@ -1,60 +1,58 @@
-//! What was said in a chat from elsewhere becomes part of the conversation there, so that the agent knows it.
+//! Appends messages sent from elsewhere to the transcript of their chat.
 
 use petasos_core::session::Entry;
-use petasos_core::target::Place;
+use petasos_core::target::ChatAddress;
 use petasos_core::transcript::Message;
 use petasos_core::{Millis, SessionKey};
 use petasos_store::{Error as StoreError, Reads, Tx};
 
-use crate::background::notifications::Mirror;
+use crate::background::notifications::MirrorMode;
 
-/// In the transaction that owes it. A conversation whose turn is open is left alone: a row between a tool call and its
-/// result would be taken for part of neither. Gives the conversation that has it.
+/// Runs in the transaction that enqueues the message. Skips a session with an open turn, because a row between a tool
+/// call and its result would break the transcript. Returns the session that was appended to.
 pub(crate) fn append(
     tx: &Tx<'_>,
-    place: &Place,
+    place: &ChatAddress,
     text: &str,
-    mirror: Mirror,
+    mirror: MirrorMode,
     now: Millis,
 ) -> Result<Option<SessionKey>, StoreError> {
     let message = match mirror {
-        Mirror::No => return Ok(None),
-        Mirror::Own => Message::assistant(text, now),
-        Mirror::Brief => Message::user(text, now),
+        MirrorMode::No => return Ok(None),
+        MirrorMode::Assistant => Message::assistant(text, now),
+        MirrorMode::User => Message::user(text, now),
     };
-    let entries = tx.entries_at(place.platform, &place.chat_id)?;
-    let Some(entry) = conversation(&entries, place) else { return Ok(None) };
+    let entries = tx.entries_of_chat(place.platform, &place.chat_id)?;
+    let Some(entry) = sole_session(&entries, place) else { return Ok(None) };
     if is_busy(tx, entry)? {
-        tracing::debug!(session = %entry.session_key, "not mirrored: a turn is running there");
+        tracing::debug!(session = %entry.session_key, "not mirrored: a turn is running");
         return Ok(None);
     }
     tx.append(&entry.session_id, &message)?;
     Ok(Some(entry.session_key.clone()))
 }
 
-/// Whether something could be appended in a place now.
+/// Whether the transcript of a chat can be appended to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Standing {
-    Quiet,
-    /// A turn is running there.
+pub(crate) enum SessionActivity {
+    Idle,
     Busy,
-    /// There is no conversation.
     None,
 }
 
-pub(crate) fn standing(reads: &Reads, place: &Place) -> Result<Standing, StoreError> {
-    let entries = reads.entries_at(place.platform, &place.chat_id)?;
-    let Some(entry) = conversation(&entries, place) else { return Ok(Standing::None) };
-    Ok(if is_busy(reads, entry)? { Standing::Busy } else { Standing::Quiet })
+pub(crate) fn session_activity(reads: &Reads, place: &ChatAddress) -> Result<SessionActivity, StoreError> {
+    let entries = reads.entries_of_chat(place.platform, &place.chat_id)?;
+    let Some(entry) = sole_session(&entries, place) else { return Ok(SessionActivity::None) };
+    Ok(if is_busy(reads, entry)? { SessionActivity::Busy } else { SessionActivity::Idle })
 }
 
 fn is_busy(reads: &Reads, entry: &Entry) -> Result<bool, StoreError> {
     Ok(reads.open_turn_of(&entry.session_key)?.is_some())
 }
 
-/// The one conversation in a place; of several people there, nobody's. `entries`: the latest first.
-fn conversation<'a>(entries: &'a [Entry], place: &Place) -> Option<&'a Entry> {
-    let here = |entry: &&Entry| entry.origin.as_ref().and_then(Place::of).as_ref() == Some(place);
+/// The only session in a chat. `None` if several people have one each. `entries`: newest first.
+fn sole_session<'a>(entries: &'a [Entry], place: &ChatAddress) -> Option<&'a Entry> {
+    let here = |entry: &&Entry| entry.origin.as_ref().and_then(ChatAddress::of).as_ref() == Some(place);
     let person = |entry: &'a Entry| entry.origin.as_ref().and_then(|origin| origin.user_id.as_deref());
     let mut found = entries.iter().filter(here);
     let latest = found.next()?;
@@ -79,16 +77,14 @@ mod tests {
     #[track_caller]
     fn check(entries: &[Entry], thread: Option<&str>, want: Option<&str>) {
         let platform = petasos_core::Platform::parse("telegram").unwrap();
-        let place = Place { platform, chat_id: "-5".into(), thread_id: thread.map(Into::into) };
-        assert_eq!(conversation(entries, &place).map(|it| it.session_key.as_str()), want);
+        let place = ChatAddress { platform, chat_id: "-5".into(), thread_id: thread.map(Into::into) };
+        assert_eq!(sole_session(entries, &place).map(|it| it.session_key.as_str()), want);
     }
 
     #[test]
-    fn a_place_with_one_conversation_has_it_and_one_with_several_people_has_none() {
-        let (a, b) = (
-            entry("agent:main:telegram:group:-5:1", "1", None),
-            entry("agent:main:telegram:group:-5:2", "2", None),
-        );
+    fn finds_session_of_chat_only_if_one_person_uses_it() {
+        let a = entry("agent:main:telegram:group:-5:1", "1", None);
+        let b = entry("agent:main:telegram:group:-5:2", "2", None);
         let threaded = entry("agent:main:telegram:group:-5:7:1", "1", Some("7"));
         check(&[a.clone(), threaded.clone()], None, Some("agent:main:telegram:group:-5:1"));
         check(&[a.clone(), threaded.clone()], Some("7"), Some("agent:main:telegram:group:-5:7:1"));

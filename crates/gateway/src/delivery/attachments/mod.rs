@@ -1,11 +1,10 @@
-//! Which files may leave, and as what.
+//! Decides which files an answer may attach, and in which form.
 //!
-//! A model names files, and what it reads may tell it which: so what an answer may carry is decided here, after
-//! symbolic links are resolved, right before it is sent. Files come from the workspace, the cache and the folders that the
-//! owner allows; from elsewhere only in a turn of the owner's. The descriptor that was judged is the one that is sent,
-//! whatever lies at its path by then. Hard links are refused: their other name may lie anywhere. So are credentials,
-//! wherever they lie. A file that stays here leaves a line in its place: nothing vanishes, and an answer
-//! has the same number of parts whatever happens to its files. Of what may not be sent nobody learns whether it is there.
+//! The model names the files, and prompt injection may choose them, so the check runs right before sending, after symbolic
+//! links are resolved. Files come from the workspace, the cache and the folders that the owner allows; other files only in a turn
+//! of the owner. The checked descriptor is the one that is sent, whatever lies at its path by then. Hard links are refused, since
+//! their other name may lie anywhere, and so are credentials. A refused file leaves a line in the answer, so the number of parts
+//! does not depend on the files. A refusal does not reveal whether a forbidden file exists.
 
 use std::ffi::OsStr;
 use std::fs::Metadata;
@@ -16,18 +15,19 @@ use std::time::Duration;
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
-use petasos_agent::own_files::open_file;
+use petasos_agent::protected_files::open_file;
 use petasos_core::Capabilities;
-use petasos_core::media::{self, Media, Sort};
-use petasos_platforms::{File, Opened, Part, Show};
+use petasos_core::media::{self, ExtractedMedia, MediaKind};
+use petasos_platforms::{MediaKind as SendKind, OpenFile, OutgoingFile, Part};
 use rustix::fs::{CWD, Mode, OFlags, openat};
 
 use super::credentials;
+use crate::notices::files as notices;
 
-/// Never, unless a folder within them is allowed. `/run` is what `/var/run` is.
+/// System folders: closed unless a folder inside them is allowed. `/run` is the target of `/var/run`.
 const SYSTEM: &[&str] =
     &["/etc", "/proc", "/sys", "/dev", "/root", "/boot", "/run", "/var/log", "/var/lib", "/var/run"];
-/// The same in the user's own folder.
+/// The same below the user's home.
 const PRIVATE: &[&str] = &[
     ".ssh",
     ".aws",
@@ -65,149 +65,144 @@ const PRIVATE: &[&str] = &[
     ".sqlite_history",
     ".rediscli_history",
 ];
-/// Largest picture within an answer.
-const LARGEST_INLINE: u64 = 5 << 20;
-/// Longest name that is shown.
-const SHOWN: usize = 80;
+const MAX_INLINE: u64 = 5 << 20;
+const MAX_SHOWN_NAME: usize = 80;
 
-/// What the owner allows.
 #[derive(Debug, Clone, Default)]
-pub struct Policy {
-    /// Our own folder: nothing of it leaves but what lies in `allowed`.
+pub struct AttachmentPolicy {
+    /// The gateway's home: only its folders in `allowed` are open.
     pub home: PathBuf,
-    /// The user's folder, which `~` stands for.
+    /// The user's home folder (`~`).
     pub user: Option<PathBuf>,
-    /// Folders whose files may always be sent.
+    /// Folders whose files may be sent in every turn.
     pub allowed: Vec<PathBuf>,
-    /// Outside of them the owner gets only what was written just now.
+    /// Outside `allowed`, the owner gets only recently written files.
     pub strict: bool,
-    /// Whose answer it is.
-    pub reach: Reach,
+    pub access: FileAccess,
 }
 
-/// How far an answer may reach for its files.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum Reach {
-    /// Into the allowed folders.
+pub enum FileAccess {
+    /// Files in the allowed folders.
     #[default]
-    Anyone,
-    /// Also to the owner's other files.
+    AllowedFolders,
+    /// Also the owner's other files.
     Owner,
 }
 
-/// As much of a file as shows a private key.
-const START: usize = 1024;
+const KEY_PREFIX: usize = 1024;
 
-/// In strict mode a file is new for this long.
-const FRESH: Duration = Duration::from_secs(600);
+/// In strict mode a file counts as recent for this long.
+const RECENT: Duration = Duration::from_secs(600);
 
-/// Why a file stays here, in words for the chat.
+/// Why a file is not sent. Shown in the chat.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
-enum Kept {
-    #[error("it is not there")]
+enum FileRefusal {
+    #[error("{}", notices::MISSING)]
     Missing,
-    #[error("it is not a file")]
+    #[error("{}", notices::NOT_A_FILE)]
     NoFile,
-    #[error("it cannot be read")]
+    #[error("{}", notices::UNREADABLE)]
     Unreadable,
-    #[error("files from there are not sent")]
+    #[error("{}", notices::NOT_ALLOWED)]
     Denied,
-    #[error("only new files and those of allowed folders are sent")]
+    #[error("{}", notices::NOT_RECENT)]
     Old,
-    #[error("it is a hard link; a copy of it can be sent")]
+    #[error("{}", notices::HARD_LINK)]
     Linked,
-    #[error("it is empty")]
+    #[error("{}", notices::EMPTY)]
     Empty,
-    #[error("it has {} MB, and {label} takes {} MB at most", size.div_ceil(1 << 20), most >> 20)]
+    #[error("{}", notices::too_large(size.div_ceil(1 << 20), most >> 20, label))]
     TooLarge { size: u64, most: u64, label: String },
-    #[error("files cannot be sent here")]
+    #[error("{}", notices::NO_FILES_HERE)]
     NoFiles,
-    #[error("only pictures can be sent here")]
+    #[error("{}", notices::PICTURES_ONLY)]
     NoPicture,
 }
 
-impl Policy {
-    /// The same, with further folders whose files may be sent.
-    pub(crate) fn with(&self, folders: Vec<PathBuf>) -> Self {
+impl AttachmentPolicy {
+    pub(crate) fn with_folders(&self, folders: Vec<PathBuf>) -> Self {
         let mut policy = self.clone();
         policy.allowed.extend(folders);
         policy
     }
 
-    pub(super) fn reaching(self, reach: Reach) -> Self {
-        Self { reach, ..self }
+    pub(super) fn with_access(self, access: FileAccess) -> Self {
+        Self { access, ..self }
     }
 
-    /// One part for every file of the answer, in its order.
-    pub(super) async fn parts(&self, media: &Media, to: &Capabilities) -> Vec<Part> {
+    /// One part per file, in the order of the answer.
+    pub(super) async fn parts(&self, media: &ExtractedMedia, to: &Capabilities) -> Vec<Part> {
         let mut parts = Vec::with_capacity(media.files.len());
         for written in &media.files {
-            let (policy, path, to) = (self.clone(), written.clone(), to.clone());
-            // A disk may be slow.
-            let judged = petasos_runtime::blocking(move || policy.judge(&path, &to)).await;
-            parts.push(match judged.unwrap_or(Err(Kept::Unreadable)) {
-                Ok((path, opened)) => Part::file(file(&path, opened, media)),
-                Err(kept) => notice(written, &kept.to_string()),
+            let policy = self.clone();
+            let path = written.clone();
+            let to = to.clone();
+            let checked = petasos_runtime::blocking(move || policy.open_checked(&path, &to)).await;
+            parts.push(match checked.unwrap_or(Err(FileRefusal::Unreadable)) {
+                Ok((path, opened)) => Part::file(describe_file(&path, opened, media)),
+                Err(refusal) => refusal_notice(written, &refusal.to_string()),
             });
         }
         parts
     }
 
-    /// An answer with the pictures that it names in it, for readers who are sent nothing else. `None`: it names no files.
+    /// The answer with its pictures embedded as data URLs, for API clients. `None`: it names no files.
     pub(crate) async fn inline(&self, text: &str, to: &Capabilities) -> Option<String> {
         let media = media::extract(text);
         if media.files.is_empty() {
             return None;
         }
-        let to = Capabilities { files: Some(LARGEST_INLINE), ..to.clone() };
-        let mut said = vec![media.text];
+        let to = Capabilities { files: Some(MAX_INLINE), ..to.clone() };
+        let mut parts = vec![media.text];
         for written in media.files {
-            let (policy, to) = (self.clone(), to.clone());
-            // A disk may be slow.
-            let judged = petasos_runtime::blocking(move || {
-                let shown = policy.judge(&written, &to).and_then(|(_, opened)| picture(&opened));
-                shown.unwrap_or_else(|kept| missing(&written, &kept.to_string()))
+            let policy = self.clone();
+            let to = to.clone();
+            let checked = petasos_runtime::blocking(move || {
+                let shown =
+                    policy.open_checked(&written, &to).and_then(|(_, opened)| inline_picture(&opened));
+                shown.unwrap_or_else(|refusal| refusal_line(&written, &refusal.to_string()))
             });
-            said.push(judged.await.unwrap_or_else(|_panicked| "📎 A file could not be read.".into()));
+            parts.push(checked.await.unwrap_or_else(|_panicked| notices::UNREADABLE_PICTURE.into()));
         }
-        said.retain(|part| !part.is_empty());
-        Some(said.join("\n\n"))
+        parts.retain(|part| !part.is_empty());
+        Some(parts.join("\n\n"))
     }
 
-    /// The file itself, if it may be sent.
-    fn judge(&self, written: &str, to: &Capabilities) -> Result<(PathBuf, Opened), Kept> {
-        let most = to.files.ok_or(Kept::NoFiles)?;
+    /// Opens the file if it may be sent.
+    fn open_checked(&self, written: &str, to: &Capabilities) -> Result<(PathBuf, OpenFile), FileRefusal> {
+        let most = to.files.ok_or(FileRefusal::NoFiles)?;
         let path = match (written.strip_prefix("~/"), &self.user) {
             (Some(rest), Some(user)) => user.join(rest),
-            (Some(_), None) => return Err(Kept::Missing),
+            (Some(_), None) => return Err(FileRefusal::Missing),
             (None, _) => PathBuf::from(written),
         };
         let path = self.resolve(&path)?;
-        // Before anything is said about it: what may not be sent may not be asked about either, nor opened.
+        // Before opening: a forbidden path must not be probed.
         let age = |about: &Metadata| about.modified().ok().and_then(|at| at.elapsed().ok());
-        self.permit(&path, path.symlink_metadata().ok().as_ref().and_then(age))?;
-        let opened = open(&path).map_err(|error| absent(&error))?;
-        let about = opened.metadata().map_err(|error| absent(&error))?;
+        self.check_path(&path, path.symlink_metadata().ok().as_ref().and_then(age))?;
+        let opened = open(&path).map_err(|error| from_io_error(&error))?;
+        let about = opened.metadata().map_err(|error| from_io_error(&error))?;
         if !about.is_file() {
-            return Err(Kept::NoFile);
+            return Err(FileRefusal::NoFile);
         }
         if about.nlink() > 1 {
-            return Err(Kept::Linked);
+            return Err(FileRefusal::Linked);
         }
-        let mut start = [0; START];
-        let read = opened.read_at(&mut start, 0).map_err(|error| absent(&error))?;
-        if credentials::begins_like_one(&start[..read]) {
-            return Err(Kept::Denied);
+        let mut start = [0; KEY_PREFIX];
+        let read = opened.read_at(&mut start, 0).map_err(|error| from_io_error(&error))?;
+        if credentials::starts_like_private_key(&start[..read]) {
+            return Err(FileRefusal::Denied);
         }
         match about.len() {
-            0 => Err(Kept::Empty),
-            size if size > most => Err(Kept::TooLarge { size, most, label: to.label.clone() }),
+            0 => Err(FileRefusal::Empty),
+            size if size > most => Err(FileRefusal::TooLarge { size, most, label: to.label.clone() }),
             _fits => Ok((path, opened)),
         }
     }
 
-    /// Where it really is. One that is not there is judged by where it would be.
-    fn resolve(&self, path: &Path) -> Result<PathBuf, Kept> {
+    /// Resolves links. A missing file is checked at the place where it would be.
+    fn resolve(&self, path: &Path) -> Result<PathBuf, FileRefusal> {
         let error = match path.canonicalize() {
             Ok(path) => return Ok(path),
             Err(error) => error,
@@ -215,53 +210,53 @@ impl Policy {
         let real =
             |folder: &Path| Some((folder.canonicalize().ok()?, path.strip_prefix(folder).ok()?.to_owned()));
         if let Some((folder, rest)) = path.ancestors().skip(1).find_map(real) {
-            self.permit(&folder.join(rest), None)?;
+            self.check_path(&folder.join(rest), None)?;
         }
-        Err(absent(&error))
+        Err(from_io_error(&error))
     }
 
-    /// `age`: since it was last written, if that is known.
-    fn permit(&self, path: &Path, age: Option<Duration>) -> Result<(), Kept> {
-        if credentials::is_named_like_one(path) {
-            return Err(Kept::Denied);
+    /// `age`: time since the last write, if known.
+    fn check_path(&self, path: &Path, age: Option<Duration>) -> Result<(), FileRefusal> {
+        if credentials::has_credential_name(path) {
+            return Err(FileRefusal::Denied);
         }
         let allowed = self.allowed.iter().any(|folder| is_within(path, folder));
         if is_within(path, &self.home) {
-            // Also where a whole disk is allowed: keys and conversations of ours are no attachments.
+            // Also when a whole disk is allowed: keys and conversations are no attachments.
             let inside = self.allowed.iter().any(|folder| {
                 is_within(path, folder) && is_within(folder, &self.home) && !is_within(&self.home, folder)
             });
-            return if inside { Ok(()) } else { Err(Kept::Denied) };
+            return if inside { Ok(()) } else { Err(FileRefusal::Denied) };
         }
-        if !allowed && self.reach == Reach::Anyone {
-            return Err(Kept::Denied);
+        if !allowed && self.access == FileAccess::AllowedFolders {
+            return Err(FileRefusal::Denied);
         }
-        let system = SYSTEM.iter().any(|folder| self.closes(Path::new(folder), path));
+        let system = SYSTEM.iter().any(|folder| self.is_closed(Path::new(folder), path));
         let private =
-            self.user.iter().any(|user| PRIVATE.iter().any(|name| self.closes(&user.join(name), path)));
+            self.user.iter().any(|user| PRIVATE.iter().any(|name| self.is_closed(&user.join(name), path)));
         if system || private {
-            return Err(Kept::Denied);
+            return Err(FileRefusal::Denied);
         }
         if allowed {
             return Ok(());
         }
-        if self.strict && age.is_none_or(|age| age > FRESH) {
-            return Err(Kept::Old);
+        if self.strict && age.is_none_or(|age| age > RECENT) {
+            return Err(FileRefusal::Old);
         }
         Ok(())
     }
 }
 
-impl Policy {
-    /// Whether the path lies in this private folder, and nothing within the folder is allowed that contains it: who allows a
-    /// whole disk or home has not thought of what is private there.
-    fn closes(&self, private: &Path, path: &Path) -> bool {
+impl AttachmentPolicy {
+    /// True if the path lies in this private folder and no allowed folder inside it contains the path. Allowing a whole disk does
+    /// not open its private folders.
+    fn is_closed(&self, private: &Path, path: &Path) -> bool {
         let opened = |folder: &PathBuf| is_within(path, folder) && is_within(folder, private);
         is_within(path, private) && !self.allowed.iter().any(opened)
     }
 }
 
-/// `folder` is as the owner wrote it: it may be a link itself.
+/// `folder` is taken from the settings, so it may itself be a link.
 fn is_within(path: &Path, folder: &Path) -> bool {
     if folder.as_os_str().is_empty() {
         return false;
@@ -269,8 +264,8 @@ fn is_within(path: &Path, folder: &Path) -> bool {
     path.starts_with(folder) || folder.canonicalize().is_ok_and(|folder| path.starts_with(folder))
 }
 
-/// `path` has been resolved, so whatever is a link on the way by now is not followed. Waits for nobody.
-fn open(path: &Path) -> io::Result<Opened> {
+/// Opens a resolved path without following links and without blocking on special files.
+fn open(path: &Path) -> io::Result<OpenFile> {
     let on_the_way = OFlags::PATH | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     let mut at = openat(CWD, "/", on_the_way, Mode::empty())?;
     let mut names = path.components().filter(|it| matches!(it, Component::Normal(_))).peekable();
@@ -283,53 +278,53 @@ fn open(path: &Path) -> io::Result<Opened> {
     Ok(std::fs::File::from(at).into())
 }
 
-fn absent(error: &io::Error) -> Kept {
+fn from_io_error(error: &io::Error) -> FileRefusal {
     match error.kind() {
-        io::ErrorKind::NotFound | io::ErrorKind::NotADirectory => Kept::Missing,
-        _other => Kept::Unreadable,
+        io::ErrorKind::NotFound | io::ErrorKind::NotADirectory => FileRefusal::Missing,
+        _other => FileRefusal::Unreadable,
     }
 }
 
-fn file(path: &Path, opened: Opened, media: &Media) -> File {
+fn describe_file(path: &Path, opened: OpenFile, media: &ExtractedMedia) -> OutgoingFile {
     let name = path.file_name().map(OsStr::to_string_lossy).unwrap_or_default().into_owned();
-    let (mime, sort) = media::of_name(&name);
+    let (mime, sort) = media::type_of_name(&name);
     let show = match sort {
-        _any if media.document => Show::Document,
-        Sort::Image if mime == "image/gif" => Show::Document,
-        Sort::Image => Show::Photo,
-        Sort::Audio if mime == "audio/ogg" && media.voice => Show::Voice,
-        Sort::Audio if matches!(mime, "audio/mpeg" | "audio/mp4") => Show::Audio,
-        Sort::Video if mime == "video/mp4" => Show::Video,
-        Sort::Audio | Sort::Video | Sort::Document => Show::Document,
+        _any if media.document => SendKind::Document,
+        MediaKind::Image if mime == "image/gif" => SendKind::Document,
+        MediaKind::Image => SendKind::Photo,
+        MediaKind::Audio if mime == "audio/ogg" && media.voice => SendKind::Voice,
+        MediaKind::Audio if matches!(mime, "audio/mpeg" | "audio/mp4") => SendKind::Audio,
+        MediaKind::Video if mime == "video/mp4" => SendKind::Video,
+        MediaKind::Audio | MediaKind::Video | MediaKind::Document => SendKind::Document,
     };
-    File { opened, name, mime, show }
+    OutgoingFile { opened, name, mime, show }
 }
 
-/// A picture as Markdown that needs nothing else.
-fn picture(opened: &Opened) -> Result<String, Kept> {
-    let size = opened.metadata().map_err(|error| absent(&error))?.len().min(LARGEST_INLINE);
+/// A picture as Markdown with a data URL.
+fn inline_picture(opened: &OpenFile) -> Result<String, FileRefusal> {
+    let size = opened.metadata().map_err(|error| from_io_error(&error))?.len().min(MAX_INLINE);
     let mut bytes = vec![0; usize::try_from(size).unwrap_or_default()];
     let mut at = 0;
     while at < bytes.len() {
-        match opened.read_at(&mut bytes[at..], at as u64).map_err(|error| absent(&error))? {
+        match opened.read_at(&mut bytes[at..], at as u64).map_err(|error| from_io_error(&error))? {
             0 => break,
             read => at += read,
         }
     }
     bytes.truncate(at);
-    let mime = media::image_type(&bytes).ok_or(Kept::NoPicture)?;
+    let mime = media::image_type(&bytes).ok_or(FileRefusal::NoPicture)?;
     Ok(format!("![image](data:{mime};base64,{})", STANDARD.encode(bytes)))
 }
 
-/// What stands in the place of a file that stays here.
-pub(super) fn notice(written: &str, why: &str) -> Part {
-    Part::plain(missing(written, why))
+/// The line that replaces a file that was not sent.
+pub(super) fn refusal_notice(written: &str, why: &str) -> Part {
+    Part::plain(refusal_line(written, why))
 }
 
-fn missing(written: &str, why: &str) -> String {
+fn refusal_line(written: &str, why: &str) -> String {
     let name = Path::new(written).file_name().map(OsStr::to_string_lossy).unwrap_or_default();
-    let name: String = name.chars().filter(|c| !c.is_control()).take(SHOWN).collect();
-    format!("📎 {name} was not sent: {why}.")
+    let name: String = name.chars().filter(|c| !c.is_control()).take(MAX_SHOWN_NAME).collect();
+    notices::not_sent(&name, why)
 }
 
 #[cfg(test)]

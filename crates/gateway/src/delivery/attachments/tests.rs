@@ -7,13 +7,13 @@ use rustix::fs::{FileType, mknodat};
 use super::*;
 use crate::links::channels::pulled;
 
-struct Disk {
+struct FilesFixture {
     root: tempfile::TempDir,
 }
 
-impl Disk {
+impl FilesFixture {
     fn new() -> Self {
-        let disk = Self { root: tempfile::tempdir().expect("a folder") };
+        let fixture = Self { root: tempfile::tempdir().expect("a folder") };
         for file in [
             "user/report.pdf",
             "user/.ssh/id_ed25519",
@@ -32,134 +32,150 @@ impl Disk {
             "user/.config/shared/a.txt",
             "shared/song.ogg",
         ] {
-            let path = disk.path(file);
+            let path = fixture.path(file);
             fs::create_dir_all(path.parent().expect("a folder")).expect("made");
             fs::write(path, "content").expect("written");
         }
-        fs::write(disk.path("user/empty"), "").expect("written");
-        symlink(disk.path("user/.ssh/id_ed25519"), disk.path("user/harmless.txt")).expect("linked");
-        symlink(disk.path("shared"), disk.path("also")).expect("linked");
-        symlink(disk.path("user/.ssh"), disk.path("user/keys")).expect("linked");
-        let workspace = |name: &str| disk.path("user/.hermes/workspace").join(name);
-        symlink(disk.path("user/project/main.rs"), workspace("link.rs")).expect("linked");
-        symlink(disk.path("user/.hermes/.env"), workspace("settings.txt")).expect("linked");
-        symlink(disk.path("user/project"), workspace("project")).expect("linked");
-        fs::hard_link(disk.path("user/.hermes/.env"), workspace("notes.txt")).expect("linked");
-        fs::hard_link(disk.path("user/project/.env"), disk.path("user/.hermes/cache/images/b.png"))
+        fs::write(fixture.path("user/empty"), "").expect("written");
+        symlink(fixture.path("user/.ssh/id_ed25519"), fixture.path("user/harmless.txt")).expect("linked");
+        symlink(fixture.path("shared"), fixture.path("also")).expect("linked");
+        symlink(fixture.path("user/.ssh"), fixture.path("user/keys")).expect("linked");
+        let workspace = |name: &str| fixture.path("user/.hermes/workspace").join(name);
+        symlink(fixture.path("user/project/main.rs"), workspace("link.rs")).expect("linked");
+        symlink(fixture.path("user/.hermes/.env"), workspace("settings.txt")).expect("linked");
+        symlink(fixture.path("user/project"), workspace("project")).expect("linked");
+        fs::hard_link(fixture.path("user/.hermes/.env"), workspace("notes.txt")).expect("linked");
+        fs::hard_link(fixture.path("user/project/.env"), fixture.path("user/.hermes/cache/images/b.png"))
             .expect("linked");
         fs::write(workspace("cert.txt"), "-----BEGIN EC PRIVATE KEY-----\nabc").expect("written");
-        mknodat(CWD, disk.path("user/pipe"), FileType::Fifo, Mode::RUSR, 0).expect("a pipe");
-        disk
+        mknodat(CWD, fixture.path("user/pipe"), FileType::Fifo, Mode::RUSR, 0).expect("a pipe");
+        fixture
     }
 
     fn path(&self, name: &str) -> PathBuf {
         self.root.path().join(name)
     }
 
-    fn policy(&self) -> Policy {
+    fn policy(&self) -> AttachmentPolicy {
         let home = self.path("user/.hermes");
         let allowed = vec![home.join("cache"), home.join("workspace"), self.path("also")];
-        Policy { home, user: Some(self.path("user")), allowed, strict: false, reach: Reach::Owner }
+        AttachmentPolicy {
+            home,
+            user: Some(self.path("user")),
+            allowed,
+            strict: false,
+            access: FileAccess::Owner,
+        }
     }
 
     /// For a turn of a person who is not the owner.
-    fn guarded(&self) -> Policy {
-        self.policy().reaching(Reach::Anyone)
+    fn guarded(&self) -> AttachmentPolicy {
+        self.policy().with_access(FileAccess::AllowedFolders)
     }
 }
 
-fn place(files: Option<u64>) -> Capabilities {
+fn capabilities(files: Option<u64>) -> Capabilities {
     Capabilities { files, label: "Fake".into(), ..pulled() }
 }
 
 #[test]
-fn files_from_elsewhere_are_sent_only_in_a_turn_of_the_owner() {
-    let disk = Disk::new();
+fn sends_files_outside_allowed_folders_only_to_the_owner() {
+    let fixture = FilesFixture::new();
     for (path, owner, anyone) in [
-        ("~/report.pdf", Ok(()), Err(Kept::Denied)),
-        ("~/project/main.rs", Ok(()), Err(Kept::Denied)),
-        ("~/.hermes/workspace/link.rs", Ok(()), Err(Kept::Denied)),
-        ("~/.hermes/workspace/project/main.rs", Ok(()), Err(Kept::Denied)),
-        ("~/nothing.txt", Err(Kept::Missing), Err(Kept::Denied)),
+        ("~/report.pdf", Ok(()), Err(FileRefusal::Denied)),
+        ("~/project/main.rs", Ok(()), Err(FileRefusal::Denied)),
+        ("~/.hermes/workspace/link.rs", Ok(()), Err(FileRefusal::Denied)),
+        ("~/.hermes/workspace/project/main.rs", Ok(()), Err(FileRefusal::Denied)),
+        ("~/nothing.txt", Err(FileRefusal::Missing), Err(FileRefusal::Denied)),
         ("~/.hermes/workspace/a.txt", Ok(()), Ok(())),
         ("~/.hermes/cache/images/a.png", Ok(()), Ok(())),
         ("~/../also/song.ogg", Ok(()), Ok(())),
     ] {
-        let judge = |policy: Policy| policy.judge(path, &place(Some(100))).map(drop);
-        assert_eq!((judge(disk.policy()), judge(disk.guarded())), (owner, anyone), "{path}");
+        let open_checked =
+            |policy: AttachmentPolicy| policy.open_checked(path, &capabilities(Some(100))).map(drop);
+        assert_eq!(
+            (open_checked(fixture.policy()), open_checked(fixture.guarded())),
+            (owner, anyone),
+            "{path}"
+        );
     }
 }
 
 #[test]
-fn credentials_and_hard_links_are_never_sent() {
-    let disk = Disk::new();
+fn never_sends_credentials_or_hard_links() {
+    let fixture = FilesFixture::new();
     for (path, why) in [
-        ("~/.claude/.credentials.json", Kept::Denied),
-        ("~/.codex/auth.json", Kept::Denied),
-        ("~/project/.env", Kept::Denied),
-        ("~/.hermes/workspace/.env", Kept::Denied),
-        ("~/.hermes/workspace/settings.txt", Kept::Denied),
-        ("~/.hermes/workspace/project/.env", Kept::Denied),
-        ("~/.hermes/workspace/cert.txt", Kept::Denied),
-        ("~/.hermes/workspace/notes.txt", Kept::Linked),
-        ("~/.hermes/cache/images/b.png", Kept::Linked),
+        ("~/.claude/.credentials.json", FileRefusal::Denied),
+        ("~/.codex/auth.json", FileRefusal::Denied),
+        ("~/project/.env", FileRefusal::Denied),
+        ("~/.hermes/workspace/.env", FileRefusal::Denied),
+        ("~/.hermes/workspace/settings.txt", FileRefusal::Denied),
+        ("~/.hermes/workspace/project/.env", FileRefusal::Denied),
+        ("~/.hermes/workspace/cert.txt", FileRefusal::Denied),
+        ("~/.hermes/workspace/notes.txt", FileRefusal::Linked),
+        ("~/.hermes/cache/images/b.png", FileRefusal::Linked),
     ] {
-        for policy in [disk.policy(), disk.guarded()] {
-            let judged = policy.judge(path, &place(Some(100))).map(drop);
-            assert_eq!(judged.as_ref(), Err(&why), "{path} {:?}", policy.reach);
+        for policy in [fixture.policy(), fixture.guarded()] {
+            let checked = policy.open_checked(path, &capabilities(Some(100))).map(drop);
+            assert_eq!(checked.as_ref(), Err(&why), "{path} {:?}", policy.access);
         }
     }
 }
 
 #[test]
-fn what_may_leave_is_decided_by_where_it_really_is() {
-    let disk = Disk::new();
-    let policy = disk.policy();
-    let judge = |path: &str| policy.judge(path, &place(Some(100))).map(|(path, _)| path);
+fn checks_the_resolved_path_not_the_written_one() {
+    let fixture = FilesFixture::new();
+    let policy = fixture.policy();
+    let open_checked = |path: &str| policy.open_checked(path, &capabilities(Some(100))).map(|(path, _)| path);
     for sent in ["user/report.pdf", "user/.hermes/cache/images/a.png", "user/.hermes/workspace/a.txt"] {
-        assert_eq!(judge(disk.path(sent).to_str().expect("text")), Ok(disk.path(sent)), "{sent}");
+        assert_eq!(
+            open_checked(fixture.path(sent).to_str().expect("text")),
+            Ok(fixture.path(sent)),
+            "{sent}"
+        );
     }
-    assert_eq!(judge("~/report.pdf"), Ok(disk.path("user/report.pdf")));
-    assert_eq!(judge("~/../shared/song.ogg"), Ok(disk.path("shared/song.ogg")));
+    assert_eq!(open_checked("~/report.pdf"), Ok(fixture.path("user/report.pdf")));
+    assert_eq!(open_checked("~/../shared/song.ogg"), Ok(fixture.path("shared/song.ogg")));
     for (path, why) in [
-        ("~/.ssh/id_ed25519", Kept::Denied),
-        ("~/harmless.txt", Kept::Denied),
-        ("~/.hermes/.env", Kept::Denied),
-        ("~/.hermes/petasos.db", Kept::Denied),
-        ("~/.hermes/config.yaml", Kept::Denied),
-        ("~/.hermes/cache/../.env", Kept::Denied),
-        ("/etc/hostname", Kept::Denied),
-        ("/proc/self/environ", Kept::Denied),
-        ("/dev/null", Kept::Denied),
-        ("~/pipe", Kept::NoFile),
-        ("~/nothing.txt", Kept::Missing),
-        ("~/report.pdf/x", Kept::Missing),
-        ("~/empty", Kept::Empty),
+        ("~/.ssh/id_ed25519", FileRefusal::Denied),
+        ("~/harmless.txt", FileRefusal::Denied),
+        ("~/.hermes/.env", FileRefusal::Denied),
+        ("~/.hermes/petasos.db", FileRefusal::Denied),
+        ("~/.hermes/config.yaml", FileRefusal::Denied),
+        ("~/.hermes/cache/../.env", FileRefusal::Denied),
+        ("/etc/hostname", FileRefusal::Denied),
+        ("/proc/self/environ", FileRefusal::Denied),
+        ("/dev/null", FileRefusal::Denied),
+        ("~/pipe", FileRefusal::NoFile),
+        ("~/nothing.txt", FileRefusal::Missing),
+        ("~/report.pdf/x", FileRefusal::Missing),
+        ("~/empty", FileRefusal::Empty),
     ] {
-        assert_eq!(judge(path), Err(why), "{path}");
+        assert_eq!(open_checked(path), Err(why), "{path}");
     }
-    assert_eq!(judge(disk.path("shared").to_str().expect("text")), Err(Kept::NoFile));
+    assert_eq!(open_checked(fixture.path("shared").to_str().expect("text")), Err(FileRefusal::NoFile));
 }
 
 #[test]
-fn even_where_everything_is_allowed_our_own_folder_stays_closed() {
-    let disk = Disk::new();
-    let policy = Policy { allowed: vec!["/".into(), disk.path("user/.hermes")], ..disk.policy() };
-    assert_eq!(policy.judge("~/.hermes/.env", &place(Some(100))), Err(Kept::Denied));
-    let key = policy.judge("~/.ssh/id_ed25519", &place(Some(100))).map(|(path, _)| path);
-    assert_eq!(key, Err(Kept::Denied), "credentials are never sent");
+fn keeps_gateway_home_closed_when_everything_is_allowed() {
+    let fixture = FilesFixture::new();
+    let policy =
+        AttachmentPolicy { allowed: vec!["/".into(), fixture.path("user/.hermes")], ..fixture.policy() };
+    assert_eq!(policy.open_checked("~/.hermes/.env", &capabilities(Some(100))), Err(FileRefusal::Denied));
+    let key = policy.open_checked("~/.ssh/id_ed25519", &capabilities(Some(100))).map(|(path, _)| path);
+    assert_eq!(key, Err(FileRefusal::Denied), "credentials are never sent");
     for path in ["/etc/hostname", "~/.config/browser/history"] {
-        assert_eq!(policy.judge(path, &place(Some(100))), Err(Kept::Denied), "{path}");
+        assert_eq!(policy.open_checked(path, &capabilities(Some(100))), Err(FileRefusal::Denied), "{path}");
     }
-    let policy = Policy { allowed: vec![disk.path("user/.config/shared")], ..disk.guarded() };
-    let shared = policy.judge("~/.config/shared/a.txt", &place(Some(100))).map(drop);
+    let policy = AttachmentPolicy { allowed: vec![fixture.path("user/.config/shared")], ..fixture.guarded() };
+    let shared = policy.open_checked("~/.config/shared/a.txt", &capabilities(Some(100))).map(drop);
     assert_eq!(shared, Ok(()), "what is allowed by name may be sent");
 }
 
 #[test]
-fn whether_a_file_that_may_not_leave_is_there_stays_here_too() {
-    let disk = Disk::new();
-    let policy = disk.policy();
+fn does_not_reveal_whether_a_forbidden_file_exists() {
+    let fixture = FilesFixture::new();
+    let policy = fixture.policy();
     for (there, not_there) in [
         ("~/.ssh/id_ed25519", "~/.ssh/id_rsa"),
         ("~/keys/id_ed25519", "~/keys/id_rsa"),
@@ -169,76 +185,85 @@ fn whether_a_file_that_may_not_leave_is_there_stays_here_too() {
         ("/etc/hostname", "/etc/no-such-file"),
     ] {
         for path in [there, not_there] {
-            assert_eq!(policy.judge(path, &place(Some(100))), Err(Kept::Denied), "{path}");
+            assert_eq!(
+                policy.open_checked(path, &capabilities(Some(100))),
+                Err(FileRefusal::Denied),
+                "{path}"
+            );
         }
     }
-    let strict = Policy { strict: true, ..policy };
-    assert_eq!(strict.judge("~/nothing.txt", &place(Some(100))), Err(Kept::Old));
+    let strict = AttachmentPolicy { strict: true, ..policy };
+    assert_eq!(strict.open_checked("~/nothing.txt", &capabilities(Some(100))), Err(FileRefusal::Old));
 }
 
 #[test]
-fn a_link_that_takes_the_place_of_what_was_judged_is_not_followed() {
-    let disk = Disk::new();
+fn does_not_follow_a_link_swapped_in_after_the_check() {
+    let fixture = FilesFixture::new();
     for link in ["user/harmless.txt", "also/song.ogg"] {
-        assert!(open(&disk.path(link)).is_err() && disk.path(link).is_file(), "{link}");
+        assert!(open(&fixture.path(link)).is_err() && fixture.path(link).is_file(), "{link}");
     }
-    assert!(open(&disk.path("shared/song.ogg")).is_ok());
+    assert!(open(&fixture.path("shared/song.ogg")).is_ok());
 }
 
 #[test]
-fn strict_means_allowed_or_new() {
-    let disk = Disk::new();
-    let policy = Policy { strict: true, ..disk.policy() };
-    let (old, new) = (Some(Duration::from_secs(601)), Some(Duration::from_secs(599)));
+fn strict_mode_sends_allowed_or_recent_files_only() {
+    let fixture = FilesFixture::new();
+    let policy = AttachmentPolicy { strict: true, ..fixture.policy() };
+    let old = Some(Duration::from_secs(601));
+    let new = Some(Duration::from_secs(599));
     for (name, age, want) in [
-        ("user/report.pdf", old, Err(Kept::Old)),
-        ("user/report.pdf", None, Err(Kept::Old)),
+        ("user/report.pdf", old, Err(FileRefusal::Old)),
+        ("user/report.pdf", None, Err(FileRefusal::Old)),
         ("user/report.pdf", new, Ok(())),
         ("shared/song.ogg", old, Ok(())),
-        ("user/.ssh/id_ed25519", new, Err(Kept::Denied)),
+        ("user/.ssh/id_ed25519", new, Err(FileRefusal::Denied)),
     ] {
-        assert_eq!(policy.permit(&disk.path(name), age), want, "{name} {age:?}");
+        assert_eq!(policy.check_path(&fixture.path(name), age), want, "{name} {age:?}");
     }
 }
 
 #[tokio::test]
-async fn every_file_of_an_answer_has_a_part_whatever_becomes_of_it() {
-    let disk = Disk::new();
+async fn every_file_of_an_answer_yields_one_part() {
+    let fixture = FilesFixture::new();
     let media = extract("Look.\nMEDIA:~/report.pdf\nMEDIA:~/.ssh/id_ed25519\nMEDIA:/gone.png");
-    let parts = disk.policy().parts(&media, &place(Some(3))).await;
+    let parts = fixture.policy().parts(&media, &capabilities(Some(3))).await;
     let texts: Vec<&str> = parts.iter().map(|part| part.text.as_str()).collect();
     assert_eq!(
         texts,
         [
-            "📎 report.pdf was not sent: it has 1 MB, and Fake takes 0 MB at most.",
-            "📎 id_ed25519 was not sent: files from there are not sent.",
-            "📎 gone.png was not sent: it is not there.",
+            "📎 report.pdf was not sent: it has 1 MB, but Fake accepts at most 0 MB.",
+            "📎 id_ed25519 was not sent: I may not send this file.",
+            "📎 gone.png was not sent: it does not exist.",
         ]
     );
-    let parts = disk.policy().parts(&media, &place(None)).await;
+    let parts = fixture.policy().parts(&media, &capabilities(None)).await;
     assert!(parts.iter().all(|part| part.text.ends_with("files cannot be sent here.")), "{parts:?}");
-    let parts = disk.policy().parts(&media, &place(Some(100))).await;
+    let parts = fixture.policy().parts(&media, &capabilities(Some(100))).await;
     assert_eq!(parts.len(), 3);
     assert_eq!(parts[0].file.as_ref().map(|file| file.name.as_str()), Some("report.pdf"));
 }
 
 #[test]
-fn the_name_and_the_flags_say_how_a_file_appears() {
+fn name_and_flags_choose_how_a_file_is_shown() {
     for (name, flags, show) in [
-        ("a.png", "", Show::Photo),
-        ("a.png", "[[as_document]]", Show::Document),
-        ("a.gif", "", Show::Document),
-        ("a.ogg", "", Show::Document),
-        ("a.ogg", "[[audio_as_voice]]", Show::Voice),
-        ("a.opus", "[[audio_as_voice]]", Show::Voice),
-        ("a.mp3", "[[audio_as_voice]]", Show::Audio),
-        ("a.m4a", "", Show::Audio),
-        ("a.wav", "", Show::Document),
-        ("a.mp4", "", Show::Video),
-        ("a.pdf", "", Show::Document),
+        ("a.png", "", SendKind::Photo),
+        ("a.png", "[[as_document]]", SendKind::Document),
+        ("a.gif", "", SendKind::Document),
+        ("a.ogg", "", SendKind::Document),
+        ("a.ogg", "[[audio_as_voice]]", SendKind::Voice),
+        ("a.opus", "[[audio_as_voice]]", SendKind::Voice),
+        ("a.mp3", "[[audio_as_voice]]", SendKind::Audio),
+        ("a.m4a", "", SendKind::Audio),
+        ("a.wav", "", SendKind::Document),
+        ("a.mp4", "", SendKind::Video),
+        ("a.pdf", "", SendKind::Document),
     ] {
         let media = extract(&format!("{flags} MEDIA:/{name}"));
-        let opened = Opened::from(tempfile::tempfile().expect("a file"));
-        assert_eq!(file(Path::new(&format!("/{name}")), opened, &media).show, show, "{name} {flags}");
+        let opened = OpenFile::from(tempfile::tempfile().expect("a file"));
+        assert_eq!(
+            describe_file(Path::new(&format!("/{name}")), opened, &media).show,
+            show,
+            "{name} {flags}"
+        );
     }
 }

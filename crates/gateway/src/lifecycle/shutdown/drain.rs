@@ -1,22 +1,22 @@
-//! How the gateway leaves: what may be interrupted is marked first, then everybody is told, then turns get their
-//! time, and only what still runs at the end is cut off.
+//! Graceful shutdown: marks the running turns as interrupted, announces the shutdown, waits for the turns, and interrupts
+//! those that still run at the deadline.
 //!
-//! A crash in the middle leaves sessions marked that may have finished; a turn that ends well clears its own mark,
-//! and the journal knows which turns are open, so a mark alone never starts one twice.
+//! After a crash in between, sessions may be marked whose turns have finished. A turn that ends clears its mark, and the
+//! journal knows the open turns, so a mark alone never starts a turn twice.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use petasos_core::journal::Write;
-use petasos_core::lifecycle::{From, Holder, Leave, hung_after, stop_budget};
+use petasos_core::lifecycle::{ActiveTurn, RestartOrigin, ShutdownReason, hung_after, stop_budget};
 use petasos_core::link;
 use petasos_core::message::Delivery;
 use petasos_core::outbox::{Draft, Kind};
 use petasos_core::{Route, SessionKey, TurnId};
 use petasos_store::{Error as StoreError, Tx};
 
-use crate::lifecycle::gate::Situation;
+use crate::lifecycle::gate::LifecycleSnapshot;
 use crate::lifecycle::lifetime::Lifetime;
 use crate::lifecycle::sd_notify::Notifier;
 use crate::lifecycle::shutdown::watchdog::Watchdog;
@@ -25,44 +25,42 @@ use crate::runtime::commit::Commit;
 use crate::sessions::Handles;
 use crate::{Error, clock};
 
-/// How the turns fared.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Drained {
-    /// Nobody was interrupted.
+pub(crate) enum DrainOutcome {
     Yes,
-    /// Some still ran when their time was over.
     TimedOut,
 }
 
-/// A disk that does not answer within this time must not keep us here.
-const PATIENCE: Duration = Duration::from_secs(5);
-/// Less than this is nobody's grant, only the time between two looks at the clock.
-const BREATH: Duration = Duration::from_millis(100);
-const LOOK: Duration = Duration::from_millis(10);
+/// Limit for writes that a shutdown can do without.
+const STORE_TIMEOUT: Duration = Duration::from_secs(5);
+/// A smaller change of the deadline comes from reading the clock twice.
+const GRANT_TOLERANCE: Duration = Duration::from_millis(100);
+const POLL_INTERVAL: Duration = Duration::from_millis(10);
 
-/// What has to be put right when every session has ended.
+/// Input of [`confirm_interrupted`].
 #[derive(Debug)]
-pub(crate) struct Books {
-    pub(crate) drained: Drained,
-    /// Marked by us, and not before.
+pub(crate) struct DrainRecord {
+    pub(crate) drained: DrainOutcome,
+    /// Marked by this drain, not before it.
     marked: Vec<SessionKey>,
-    /// Whoever was at work since we began to leave.
+    /// All turns that ran during the drain.
     worked: BTreeMap<TurnId, SessionKey>,
 }
 
-/// Lets the running turns finish, within limits. Nothing new starts from the moment we are called.
-pub(crate) async fn drain(handles: &Arc<Handles>, notifier: &Notifier, watchdog: &Watchdog) -> Books {
+/// Waits for the running turns, up to the deadline. No new turns start meanwhile.
+pub(crate) async fn drain(handles: &Arc<Handles>, notifier: &Notifier, watchdog: &Watchdog) -> DrainRecord {
     let lifetime = &handles.lifecycle.lifetime;
     let deadline = clock::now().after(lifetime.drain_timeout);
     handles.lifecycle.gate.set_deadline(deadline);
-    let why = why(handles);
-    let mut worked = real(&handles.lifecycle.gate.situation());
-    let marked = settle(handles, Commit::MarkAtWork, "the turns could not be marked", {
-        let worked = worked.clone();
-        move |tx| tx.mark_at_work(worked.into_values(), &why.resume_reason(), clock::now())
-    });
+    let why = shutdown_reason(handles);
+    let mut worked = stored_turns(&handles.lifecycle.gate.snapshot());
+    let marked =
+        write_in_time(handles, Commit::MarkInterrupted, "cannot mark running turns as interrupted", {
+            let worked = worked.clone();
+            move |tx| tx.mark_running_sessions(worked.into_values(), &why.resume_reason(), clock::now())
+        });
     let marked = marked.await.unwrap_or_default();
-    announce(handles, lifetime, &worked, why).await;
+    announce_shutdown(handles, lifetime, &worked, why).await;
     if !worked.is_empty() {
         tracing::info!(
             turns = worked.len(),
@@ -70,51 +68,51 @@ pub(crate) async fn drain(handles: &Arc<Handles>, notifier: &Notifier, watchdog:
             "waiting for turns"
         );
     }
-    let (mut left, mut granted) = (usize::MAX, Instant::now() + lifetime.drain_timeout);
-    let quiet = handles.lifecycle.gate.quiet(deadline, |count, more| {
+    let mut left = usize::MAX;
+    let mut granted = Instant::now() + lifetime.drain_timeout;
+    let quiet = handles.lifecycle.gate.drained(deadline, |count, more| {
         let end = Instant::now() + more;
         watchdog.not_before(end + hung_after(Duration::ZERO));
-        // Somebody finished, or was given more time: whoever counts the seconds of our stop may start anew.
-        if (count < left && left != usize::MAX) || end > granted + BREATH {
+        // Progress or an extension: the service manager's stop timeout starts again.
+        if (count < left && left != usize::MAX) || end > granted + GRANT_TOLERANCE {
             notifier.extend(stop_budget(more));
         }
         (left, granted) = (count, granted.max(end));
     });
     quiet.await;
-    let end = handles.lifecycle.gate.situation();
-    // Those that had only claimed their place before may have begun since.
-    worked.extend(real(&end));
-    let drained = if end.holders.is_empty() { Drained::Yes } else { Drained::TimedOut };
-    Books { drained, marked, worked }
+    let end = handles.lifecycle.gate.snapshot();
+    // Turns that had only claimed a slot may have been stored since.
+    worked.extend(stored_turns(&end));
+    let drained = if end.holders.is_empty() { DrainOutcome::Yes } else { DrainOutcome::TimedOut };
+    DrainRecord { drained, marked, worked }
 }
 
-/// When no session runs any more, the journal knows who was cut off: only those stay marked, and they alone count as
-/// interrupted. Gives how many, if the disk lets us.
-pub(crate) async fn close_books(handles: &Arc<Handles>, books: Books) -> Option<usize> {
-    let Books { marked, worked, .. } = books;
-    // Another wish may have come meanwhile, and it is the last one that the marks have to name.
-    let why = why(handles);
-    let closed = settle(handles, Commit::CloseBooks, "the marks could not be put right", move |tx| {
-        tx.close_books(&marked, &worked, &why.resume_reason(), clock::now())
-    });
+/// Called when all sessions have ended: only turns that are open in the journal stay marked and count as interrupted.
+/// Returns their number. `None`: the write failed.
+pub(crate) async fn confirm_interrupted(handles: &Arc<Handles>, record: DrainRecord) -> Option<usize> {
+    let DrainRecord { marked, worked, .. } = record;
+    // The shutdown reason may have changed since the turns were marked.
+    let why = shutdown_reason(handles);
+    let closed = write_in_time(
+        handles,
+        Commit::ConfirmInterrupted,
+        "cannot confirm the interrupted turns",
+        move |tx| tx.finish_stop(&marked, &worked, &why.resume_reason(), clock::now()),
+    );
     closed.await
 }
 
-/// What was only true while we lived, and was not said in time.
+/// Drops unsent banners: they are obsolete after the shutdown.
 pub(crate) async fn drop_banners(handles: &Arc<Handles>) {
-    settle(handles, Commit::DropBanners, "banners that were not sent stay until the next start", |tx| {
-        tx.drop_banners()
-    })
-    .await;
+    write_in_time(handles, Commit::DropBanners, "cannot drop unsent banners", |tx| tx.drop_banners()).await;
 }
 
-fn why(handles: &Handles) -> Leave {
-    handles.lifecycle.gate.situation().leaving.map_or(Leave::Failure, |leaving| leaving.why)
+fn shutdown_reason(handles: &Handles) -> ShutdownReason {
+    handles.lifecycle.gate.snapshot().leaving.map_or(ShutdownReason::Failure, |leaving| leaving.why)
 }
 
-/// What has been said may still go out, where somebody listens. What does not is owed to the chat, and banners are
-/// dropped.
-pub(crate) async fn say_goodbye(handles: &Arc<Handles>, links: &[LinkHandle]) {
+/// Waits until the outbox is empty for connected platforms. Other items stay in the outbox; banners are dropped.
+pub(crate) async fn flush_outbox(handles: &Arc<Handles>, links: &[LinkHandle]) {
     let up: Vec<&str> = links
         .iter()
         .filter(|link| matches!(link.link.borrow().state, link::State::Up { .. }))
@@ -125,76 +123,75 @@ pub(crate) async fn say_goodbye(handles: &Arc<Handles>, links: &[LinkHandle]) {
         if !due.iter().any(|lane| up.contains(&lane.platform.as_str())) {
             return;
         }
-        tokio::time::sleep(LOOK).await;
+        tokio::time::sleep(POLL_INTERVAL).await;
     }
 }
 
-/// Those whose turn is on disk. A mere claim leaves its messages waiting in the inbox, and needs no mark.
-fn real(situation: &Situation) -> BTreeMap<TurnId, SessionKey> {
-    let real = |holder: &Holder| holder.turn.map(|turn| (turn, holder.key.clone()));
+/// Slots whose turn is stored. The messages of the others are still in the inbox and need no mark.
+fn stored_turns(situation: &LifecycleSnapshot) -> BTreeMap<TurnId, SessionKey> {
+    let real = |holder: &ActiveTurn| holder.turn.map(|turn| (turn, holder.key.clone()));
     situation.holders.iter().filter_map(real).collect()
 }
 
-/// Chats with a running turn hear of it, and then each home channel that has not heard yet.
-async fn announce(
+/// Notifies chats with a running turn, then the remaining home channels.
+async fn announce_shutdown(
     handles: &Arc<Handles>,
     lifetime: &Lifetime,
-    at_work: &BTreeMap<TurnId, SessionKey>,
-    why: Leave,
+    interrupted: &BTreeMap<TurnId, SessionKey>,
+    why: ShutdownReason,
 ) {
-    let from_chat = matches!(why, Leave::Restart { from: From::Chat, .. });
-    let suppressed =
-        handles.lifecycle.gate.situation().drain.is_some_and(|drain| drain.suppress_notification);
-    let homes = match from_chat || suppressed {
-        true => vec![],
-        false => handles.notifications.homes.routes(),
-    };
-    let (quiet, turns) = (lifetime.quiet_platforms.clone(), at_work.keys().copied().collect::<Vec<_>>());
-    let told = settle(handles, Commit::Announce, "nobody could be told of the stop", move |tx| {
-        let (mut told, mut due) = (BTreeSet::new(), Vec::new());
-        let mut writes = Vec::new();
-        for turn in &turns {
-            let Some(turn) = tx.turn(*turn)?.map(|journaled| journaled.turn) else { continue };
-            if quiet.contains(&turn.route.platform) || !told.insert(turn.route.lane()) {
-                continue;
-            }
-            match turn.route.delivery {
-                Delivery::Push => {
-                    due.push(turn.route.lane());
-                    writes.push(Write::Owe(banner(turn.route, Some(turn.key), why)));
+    let from_chat = matches!(why, ShutdownReason::Restart { origin: RestartOrigin::Chat, .. });
+    let suppressed = handles.lifecycle.gate.snapshot().drain.is_some_and(|drain| drain.suppress_notification);
+    let homes = if from_chat || suppressed { vec![] } else { handles.notifications.homes.routes() };
+    let quiet = lifetime.quiet_platforms.clone();
+    let turns = interrupted.keys().copied().collect::<Vec<_>>();
+    let announced =
+        write_in_time(handles, Commit::AnnounceShutdown, "cannot announce the shutdown", move |tx| {
+            let mut notified = BTreeSet::new();
+            let mut due = Vec::new();
+            let mut writes = Vec::new();
+            for turn in &turns {
+                let Some(turn) = tx.turn(*turn)?.map(|journaled| journaled.turn) else { continue };
+                if quiet.contains(&turn.route.platform) || !notified.insert(turn.route.lane()) {
+                    continue;
                 }
-                // Page and terminal see the state of the gateway itself.
-                Delivery::Pull => {}
+                match turn.route.delivery {
+                    Delivery::Push => {
+                        due.push(turn.route.lane());
+                        writes.push(Write::Enqueue(banner(turn.route, Some(turn.key), why)));
+                    }
+                    // Page and terminal show the state of the gateway.
+                    Delivery::Pull => {}
+                }
             }
-        }
-        for home in homes.iter().filter(|home| !quiet.contains(&home.platform)) {
-            if told.insert(home.lane()) {
-                due.push(home.lane());
-                writes.push(Write::Owe(banner(home.clone(), None, why)));
+            for home in homes.iter().filter(|home| !quiet.contains(&home.platform)) {
+                if notified.insert(home.lane()) {
+                    due.push(home.lane());
+                    writes.push(Write::Enqueue(banner(home.clone(), None, why)));
+                }
             }
-        }
-        tx.apply(&writes, clock::now())?;
-        Ok(due)
-    });
-    for lane in told.await.unwrap_or_default() {
-        handles.delivery.deliver.due(lane).await;
+            tx.apply(&writes, clock::now())?;
+            Ok(due)
+        });
+    for lane in announced.await.unwrap_or_default() {
+        handles.delivery.lanes.wake(lane).await;
     }
 }
 
-fn banner(route: Route, key: Option<SessionKey>, why: Leave) -> Draft {
+fn banner(route: Route, key: Option<SessionKey>, why: ShutdownReason) -> Draft {
     let text = why.banner().to_owned();
     Draft { route, session_key: key, turn: None, kind: Kind::Banner, text, buttons: vec![] }
 }
 
-/// One change of the store that a stop can do without: a disk that refuses must not keep us here.
-async fn settle<T: Send + 'static>(
+/// A write that the shutdown can do without: errors and timeouts are logged.
+async fn write_in_time<T: Send + 'static>(
     handles: &Arc<Handles>,
     commit: Commit,
     failure: &'static str,
     job: impl FnOnce(&Tx<'_>) -> Result<T, StoreError> + Send + 'static,
 ) -> Option<T> {
     let done: Result<Result<T, Error>, _> =
-        tokio::time::timeout(PATIENCE, handles.db.write(commit, job)).await;
+        tokio::time::timeout(STORE_TIMEOUT, handles.db.write(commit, job)).await;
     match done {
         Ok(Ok(value)) => Some(value),
         Ok(Err(error)) => {
@@ -202,7 +199,7 @@ async fn settle<T: Send + 'static>(
             None
         }
         Err(_late) => {
-            tracing::error!(failure, "the disk does not answer");
+            tracing::error!(failure, "the disk does not respond");
             None
         }
     }
@@ -210,20 +207,20 @@ async fn settle<T: Send + 'static>(
 
 #[cfg(test)]
 mod tests {
-    use petasos_core::lifecycle::{Claim, Event};
+    use petasos_core::lifecycle::{Event, TurnOrigin};
 
     use super::*;
-    use crate::lifecycle::gate::Gate;
+    use crate::lifecycle::gate::AcceptGate;
 
     #[test]
-    fn a_claim_without_a_turn_on_disk_is_neither_marked_nor_told() {
-        let gate = Gate::new(None);
-        gate.feed(Event::Started);
+    fn slot_without_stored_turn_is_not_marked() {
+        let gate = AcceptGate::new(None);
+        gate.apply(Event::Started);
         let key = |name: &str| SessionKey(name.into());
-        let begun = gate.claim(&key("a"), Claim::User).unwrap();
-        let _mere_claim = gate.claim(&key("b"), Claim::User).unwrap();
-        begun.began(TurnId(7));
-        assert_eq!(gate.situation().active(), 2, "both are waited for");
-        assert_eq!(real(&gate.situation()), BTreeMap::from([(TurnId(7), key("a"))]));
+        let begun = gate.claim(&key("a"), TurnOrigin::User).unwrap();
+        let _mere_claim = gate.claim(&key("b"), TurnOrigin::User).unwrap();
+        begun.set_turn(TurnId(7));
+        assert_eq!(gate.snapshot().active(), 2, "both are waited for");
+        assert_eq!(stored_turns(&gate.snapshot()), BTreeMap::from([(TurnId(7), key("a"))]));
     }
 }

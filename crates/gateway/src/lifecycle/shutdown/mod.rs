@@ -1,7 +1,6 @@
-//! Whether the ways in are open, closed, or failed.
+//! The shutdown handle: one value that every task watches, and that ends them when it changes.
 //!
-//! One value, watched by every task: when it changes, they end. It changes only after turns had their time (see
-//! `stop`), or when a part we cannot live without has ended.
+//! It changes after the drain (see `drain`), or when a vital task has failed.
 
 pub(crate) mod drain;
 pub(crate) mod running;
@@ -13,21 +12,20 @@ use tokio::sync::watch;
 pub enum Phase {
     Running,
     Stopping,
-    /// Something we cannot live without has ended.
     Failed,
 }
 
-/// Watches the phase and can end it.
+/// Watches the phase, and starts the stop.
 #[derive(Debug, Clone)]
-pub struct Stopper(watch::Sender<Phase>);
+pub struct ShutdownHandle(watch::Sender<Phase>);
 
-impl Default for Stopper {
+impl Default for ShutdownHandle {
     fn default() -> Self {
         Self(watch::Sender::new(Phase::Running))
     }
 }
 
-impl Stopper {
+impl ShutdownHandle {
     pub fn phase(&self) -> Phase {
         *self.0.borrow()
     }
@@ -50,7 +48,7 @@ impl Stopper {
 
     /// Resolves when stopping begins.
     pub async fn stopped(&self) {
-        // The sender lives in `self`, so this cannot end by itself.
+        // Cannot fail: the sender lives in `self`.
         let _ = self.0.subscribe().wait_for(|phase| *phase != Phase::Running).await;
     }
 

@@ -1,21 +1,21 @@
-//! A running gateway, and how it is taken apart: let turns finish (`stop`), close the ways in, let sends under way
-//! come back, leave word for the next process, close the store.
+//! A running gateway and its shutdown: drain the turns (`drain`), stop the tasks, wait for sends in flight, write the
+//! notes for the next start, close the store.
 //!
-//! A crash between any two of these steps costs nothing but time: the next start finds the journal as it is, and
-//! without the note of a clean stop it looks for what was cut off.
+//! A crash between two steps loses nothing: the next start reads the journal, and without the clean-shutdown marker it
+//! looks for interrupted turns.
 
 use std::time::Duration;
 
-use petasos_core::lifecycle::{Event, From, How, Leave, hung_after};
+use petasos_core::lifecycle::{Event, RestartMethod, RestartOrigin, ShutdownReason, hung_after};
 use tokio::task::JoinHandle;
 
 use crate::api::handle::Handle;
-use crate::api::state_file::Publisher;
+use crate::api::state_file::StatePublisher;
 use crate::clock;
-use crate::home::process::Record;
+use crate::home::process::ProcessRecord;
 use crate::home::{self, restart};
 use crate::lifecycle::sd_notify::Notifier;
-use crate::lifecycle::shutdown::drain::{self, Drained};
+use crate::lifecycle::shutdown::drain::{self, DrainOutcome};
 use crate::lifecycle::shutdown::watchdog::Watchdog;
 use crate::links::relay;
 use crate::links::supervisor::LinkHandle;
@@ -24,40 +24,40 @@ use crate::storage::database::Writer;
 use crate::storage::restart_counts;
 use std::sync::Arc;
 
-/// How long sends under way, and tasks, may take to come back once we stop.
-const FAREWELL: Duration = Duration::from_secs(5);
-/// What a send gets in any case.
-const LAST_GLANCE: Duration = Duration::from_millis(500);
+/// Time limit for each step of the shutdown.
+const SHUTDOWN_STEP_TIMEOUT: Duration = Duration::from_secs(5);
+/// Minimum time for a send in flight.
+const MIN_SEND_TIMEOUT: Duration = Duration::from_millis(500);
 
-/// Dropping it without `wait` leaves everything to the next start's recovery.
+/// Dropping it without `wait` leaves the rest to the recovery of the next start.
 #[derive(Debug)]
-pub struct Running {
+pub struct RunningGateway {
     pub(crate) handles: Arc<Handles>,
-    pub(crate) own: Record,
+    pub(crate) own: ProcessRecord,
     pub(crate) writer: Writer,
-    /// Links, sessions, housekeeping: ended by the stop itself.
+    /// Tasks that end when the shutdown handle stops.
     pub(crate) tasks: Vec<JoinHandle<()>>,
     pub(crate) deliver: JoinHandle<()>,
-    pub(crate) publishing: JoinHandle<Publisher>,
+    pub(crate) publishing: JoinHandle<StatePublisher>,
     pub(crate) links: Vec<LinkHandle>,
     pub(crate) notifier: Notifier,
     pub(crate) handle: Handle,
 }
 
-/// How it ended.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct End {
-    pub why: Leave,
+pub struct ExitInfo {
+    pub why: ShutdownReason,
     pub reason: Option<String>,
 }
 
-impl Running {
+impl RunningGateway {
     /// Resolves when the gateway has stopped and everything is on disk.
-    pub async fn wait(self) -> End {
-        let (handles, gate) = (self.handles.clone(), self.handles.lifecycle.gate.clone());
+    pub async fn wait(self) -> ExitInfo {
+        let handles = self.handles.clone();
+        let gate = self.handles.lifecycle.gate.clone();
         petasos_runtime::select! {
             () = gate.leaving() => {}
-            () = handles.lifecycle.stopper.stopped() => {}
+            () = handles.lifecycle.shutdown.stopped() => {}
         }
         let watchdog = Watchdog::arm(
             hung_after(handles.lifecycle.lifetime.drain_timeout),
@@ -66,46 +66,46 @@ impl Running {
             gate.clone(),
         );
         self.notifier.stopping();
-        // At the beginning: what comes while we finish is for the process after us, and is kept for it.
+        // First, so that the connector keeps new messages for the next process.
         let idle = petasos_runtime::spawn(relay::go_idle(handles.channels.clone()));
-        let books = petasos_runtime::select! {
-            books = drain::drain(&handles, &self.notifier, &watchdog) => Some(books),
-            () = handles.lifecycle.stopper.stopped() => None,
+        let record = petasos_runtime::select! {
+            record = drain::drain(&handles, &self.notifier, &watchdog) => Some(record),
+            () = handles.lifecycle.shutdown.stopped() => None,
         };
-        let drained = books.as_ref().map_or(Drained::TimedOut, |books| books.drained);
-        let parting = tokio::time::Instant::now() + FAREWELL;
-        if tokio::time::timeout_at(parting, drain::say_goodbye(&handles, &self.links)).await.is_err() {
+        let drained = record.as_ref().map_or(DrainOutcome::TimedOut, |record| record.drained);
+        let deadline = tokio::time::Instant::now() + SHUTDOWN_STEP_TIMEOUT;
+        if tokio::time::timeout_at(deadline, drain::flush_outbox(&handles, &self.links)).await.is_err() {
             tracing::warn!("some messages could not be sent in time");
         }
-        if tokio::time::timeout_at(parting, idle).await.is_err() {
-            tracing::warn!("the connector did not say that it keeps what comes for us");
+        if tokio::time::timeout_at(deadline, idle).await.is_err() {
+            tracing::warn!("the connector did not confirm that it keeps new messages");
         }
-        handles.lifecycle.stopper.stop();
-        if handles.lifecycle.stopper.failed() {
-            gate.leave(Leave::Failure, Some("a part of the gateway failed".into()));
+        handles.lifecycle.shutdown.stop();
+        if handles.lifecycle.shutdown.failed() {
+            gate.shut_down(ShutdownReason::Failure, Some("a part of the gateway failed".into()));
         }
         let ended = futures_util::future::join_all(self.tasks);
-        if tokio::time::timeout(FAREWELL, ended).await.is_err() {
-            tracing::warn!("something does not end; it is left behind");
+        if tokio::time::timeout(SHUTDOWN_STEP_TIMEOUT, ended).await.is_err() {
+            tracing::warn!("some tasks did not end in time and were abandoned");
         }
         if let Some(terminal) = handles.agent.tools.terminal() {
-            in_time("ending background processes", terminal.leave()).await;
+            with_timeout("ending background processes", terminal.kill_all()).await;
         }
-        let interrupted = match books {
-            Some(books) => drain::close_books(&handles, books).await,
+        let interrupted = match record {
+            Some(record) => drain::confirm_interrupted(&handles, record).await,
             None => None,
         };
-        let parting = parting.max(tokio::time::Instant::now() + LAST_GLANCE);
-        if tokio::time::timeout_at(parting, self.deliver).await.is_err() {
-            tracing::warn!("a send has no answer yet; it will be repeated with a mark");
+        let deadline = deadline.max(tokio::time::Instant::now() + MIN_SEND_TIMEOUT);
+        if tokio::time::timeout_at(deadline, self.deliver).await.is_err() {
+            tracing::warn!("a send has no result yet; it will be repeated, marked as a possible duplicate");
         }
         drain::drop_banners(&handles).await;
-        let end = gate.situation();
-        let why = end.leaving.map_or(Leave::Failure, |leaving| leaving.why);
-        in_time("leaving word for the next start", leave_word(&handles, why, drained)).await;
-        in_time("closing the database", handles.db.fold()).await;
-        gate.feed(Event::Ended);
-        in_time("the last status", async {
+        let end = gate.snapshot();
+        let why = end.leaving.map_or(ShutdownReason::Failure, |leaving| leaving.why);
+        with_timeout("writing the restart notes", write_restart_notes(&handles, why, drained)).await;
+        with_timeout("closing the database", handles.db.checkpoint()).await;
+        gate.apply(Event::Ended);
+        with_timeout("writing the last status", async {
             if let Ok(publisher) = self.publishing.await {
                 publisher.write().await;
             }
@@ -115,41 +115,46 @@ impl Running {
         drop(handles);
         drop(self.handles);
         let writer = self.writer;
-        // Handles held by others keep the thread; the file is complete either way.
+        // Handles that are still held keep the thread alive; the file is complete either way.
         let _ = tokio::time::timeout(Duration::from_secs(1), writer.closed()).await;
         drop(watchdog);
         tracing::info!(why = why.as_str(), interrupted, "stopped");
-        End { why, reason: end.exit_reason }
+        ExitInfo { why, reason: end.exit_reason }
     }
 }
 
-/// A disk that does not answer must not keep us here: what is done without it, the next start does again.
-async fn in_time(what: &'static str, work: impl Future<Output = ()>) {
-    if tokio::time::timeout(FAREWELL, work).await.is_err() {
-        tracing::error!(what, "the disk does not answer");
+/// Limits a step, so that a hanging disk cannot block the shutdown. The next start repeats a skipped step.
+async fn with_timeout(what: &'static str, work: impl Future<Output = ()>) {
+    if tokio::time::timeout(SHUTDOWN_STEP_TIMEOUT, work).await.is_err() {
+        tracing::error!(what, "the disk does not respond");
     }
 }
 
-/// What the next process finds in the home.
-async fn leave_word(handles: &Arc<Handles>, why: Leave, drained: Drained) {
+/// Writes the notes that the next start reads.
+async fn write_restart_notes(handles: &Arc<Handles>, why: ShutdownReason, drained: DrainOutcome) {
     restart_counts::mirror(&handles.db, &handles.home, &handles.lifecycle.counts).await;
     let home = &handles.home;
     let clean = match (drained, why) {
-        (Drained::TimedOut, _) | (Drained::Yes, Leave::Failure) => Ok(()),
+        (DrainOutcome::TimedOut, _) | (DrainOutcome::Yes, ShutdownReason::Failure) => Ok(()),
         (
-            Drained::Yes,
-            Leave::Deserted | Leave::Signal | Leave::Restart { .. } | Leave::Stop | Leave::Unstartable,
-        ) => home::clean::leave(home),
+            DrainOutcome::Yes,
+            ShutdownReason::AllPlatformsLost
+            | ShutdownReason::Signal
+            | ShutdownReason::Restart { .. }
+            | ShutdownReason::Stop
+            | ShutdownReason::Unstartable,
+        ) => home::clean::write(home),
     };
     if let Err(error) = clean {
-        tracing::warn!(%error, "the next start will look for what was cut off");
+        tracing::warn!(%error, "cannot write the clean-shutdown marker; the next start looks for interrupted turns");
     }
-    if let Leave::Restart { how, from: From::Outside } = why {
+    if let ShutdownReason::Restart { method: how, origin: RestartOrigin::Outside } = why {
         let requested_at = clock::now().0 as f64 / 1000.0;
-        let (via_service, detached) = (how == How::Service, how == How::Detached);
-        let note = restart::Pending { requested_at, via_service, detached };
+        let via_service = how == RestartMethod::Service;
+        let detached = how == RestartMethod::Detached;
+        let note = restart::PendingRestart { requested_at, via_service, detached };
         if let Err(error) = restart::write(home, &note) {
-            tracing::warn!(%error, "home channels will not hear that we are back");
+            tracing::warn!(%error, "cannot write the restart note; home channels are not notified of the restart");
         }
     }
 }

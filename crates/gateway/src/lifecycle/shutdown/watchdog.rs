@@ -1,8 +1,7 @@
-//! Ends a stop that does not end.
+//! Shutdown watchdog: ends a shutdown that hangs.
 //!
-//! A thread of its own, because what hangs may be the event loop. It knows nothing but a time; when that has come,
-//! it writes down what the gateway was doing, takes the pid file away and leaves with 1. Everything that was
-//! accepted is on disk, so the next start goes on from there.
+//! Runs in a thread of its own, because the event loop itself may hang. At its deadline it dumps the lifecycle state to a
+//! log, removes the pid file and exits with 1. All accepted messages are on disk, so the next start continues.
 
 use std::fs::{self, OpenOptions};
 use std::io::Write;
@@ -11,50 +10,53 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use crate::home::{pid, process::Record};
-use crate::lifecycle::gate::Gate;
+use crate::home::{pid, process::ProcessRecord};
+use crate::lifecycle::gate::AcceptGate;
 
 /// Armed until it is dropped.
 #[derive(Debug)]
-pub(crate) struct Watchdog(Arc<Leash>);
+pub(crate) struct Watchdog(Arc<WatchdogTimer>);
 
 #[derive(Debug)]
-struct Leash {
-    /// `None`: the stop has ended.
-    end: Mutex<Option<Instant>>,
-    moved: Condvar,
+struct WatchdogTimer {
+    /// `None`: the shutdown is complete.
+    deadline: Mutex<Option<Instant>>,
+    changed: Condvar,
 }
 
 const LOG: &str = "logs/gateway-shutdown-watchdog.log";
-/// A log larger than this is begun anew.
+/// A larger log is truncated.
 const LOG_LIMIT: u64 = 256 * 1024;
 
 impl Watchdog {
-    pub(crate) fn arm(after: Duration, home: PathBuf, own: Record, gate: Gate) -> Self {
-        let leash = Arc::new(Leash { end: Mutex::new(Some(Instant::now() + after)), moved: Condvar::new() });
-        let watched = leash.clone();
+    pub(crate) fn arm(after: Duration, home: PathBuf, own: ProcessRecord, gate: AcceptGate) -> Self {
+        let timer = Arc::new(WatchdogTimer {
+            deadline: Mutex::new(Some(Instant::now() + after)),
+            changed: Condvar::new(),
+        });
+        let watched = timer.clone();
         let guard = move || {
             if watched.wait() {
-                tracing::error!("the stop hangs; leaving by force");
+                tracing::error!("the shutdown hangs; exiting by force");
                 dump(&home, &gate);
-                // Whoever comes next does not believe a pid file anyway.
+                // A stale pid file is harmless: readers check the process.
                 let _ = pid::remove(&pid::path(&home), &own);
                 std::process::exit(1);
             }
         };
         if petasos_runtime::is_simulated() {
-            // It would measure the time of the machine.
-            return Self(leash);
+            // The thread would use real time.
+            return Self(timer);
         }
         if let Err(error) = std::thread::Builder::new().name("petasos-watchdog".into()).spawn(guard) {
-            tracing::error!(%error, "nobody watches over the stop");
+            tracing::error!(%error, "cannot start the shutdown watchdog");
         }
-        Self(leash)
+        Self(timer)
     }
 
-    /// The stop was granted more time.
-    pub(crate) fn not_before(&self, end: Instant) {
-        self.0.set(|now| now.map(|now| now.max(end)));
+    /// Moves the deadline to this time at least.
+    pub(crate) fn not_before(&self, deadline: Instant) {
+        self.0.set(|now| now.map(|now| now.max(deadline)));
     }
 }
 
@@ -64,34 +66,34 @@ impl Drop for Watchdog {
     }
 }
 
-impl Leash {
+impl WatchdogTimer {
     fn set(&self, change: impl FnOnce(Option<Instant>) -> Option<Instant>) {
-        let mut end = self.end.lock().unwrap_or_else(PoisonError::into_inner);
-        *end = change(*end);
-        self.moved.notify_one();
+        let mut deadline = self.deadline.lock().unwrap_or_else(PoisonError::into_inner);
+        *deadline = change(*deadline);
+        self.changed.notify_one();
     }
 
-    /// Waits for the end. `false`: the stop was faster.
+    /// Waits for the deadline. `false`: the shutdown completed before.
     fn wait(&self) -> bool {
-        let mut end = self.end.lock().unwrap_or_else(PoisonError::into_inner);
-        while let Some(at) = *end {
+        let mut deadline = self.deadline.lock().unwrap_or_else(PoisonError::into_inner);
+        while let Some(at) = *deadline {
             let left = at.saturating_duration_since(Instant::now());
             if left.is_zero() {
                 return true;
             }
-            end = self.moved.wait_timeout(end, left).unwrap_or_else(PoisonError::into_inner).0;
+            deadline = self.changed.wait_timeout(deadline, left).unwrap_or_else(PoisonError::into_inner).0;
         }
         false
     }
 }
 
-fn dump(home: &Path, gate: &Gate) {
+fn dump(home: &Path, gate: &AcceptGate) {
     let path = home.join(LOG);
     let text = format!(
-        "{:?} pid {}: the stop did not end by itself\n{:#?}\n",
+        "{:?} pid {}: the stop did not deadline by itself\n{:#?}\n",
         crate::clock::now(),
         std::process::id(),
-        gate.try_situation()
+        gate.try_snapshot()
     );
     let written = path.parent().map_or(Ok(()), fs::create_dir_all).and_then(|()| {
         let mut log = OpenOptions::new().create(true).append(true).mode(0o600).open(&path)?;
@@ -101,7 +103,7 @@ fn dump(home: &Path, gate: &Gate) {
         log.write_all(text.as_bytes())
     });
     if let Err(error) = written {
-        tracing::error!(%error, "the state of the stop could not be written down");
+        tracing::error!(%error, "cannot write the shutdown dump");
     }
 }
 
@@ -110,25 +112,27 @@ mod tests {
     use super::*;
     use std::process::Command;
 
-    /// Set for the process that hangs: its home.
+    /// Home of the hanging child process.
     const HANG: &str = "PETASOS_TEST_HANGING_STOP";
 
-    /// The test below starts this one again as a process of its own; in an ordinary run it has nothing to do.
+    /// Helper: the test below runs it in a child process. Does nothing otherwise.
     #[test]
     fn hanging_stop() {
         let Some(home) = std::env::var_os(HANG).map(PathBuf::from) else { return };
         let file = pid::claim(&home).unwrap();
-        let dog = Watchdog::arm(Duration::from_millis(50), home, file.record().clone(), Gate::new(None));
-        dog.not_before(Instant::now() + Duration::from_millis(100));
+        let watchdog =
+            Watchdog::arm(Duration::from_millis(50), home, file.record().clone(), AcceptGate::new(None));
+        watchdog.not_before(Instant::now() + Duration::from_millis(100));
         loop {
             std::thread::park();
         }
     }
 
     #[test]
-    fn dump_begins_a_log_anew_that_has_grown_too_large() {
+    fn truncates_log_that_is_too_large() {
         let home = tempfile::tempdir().unwrap();
-        let (log, gate) = (home.path().join(LOG), Gate::new(None));
+        let log = home.path().join(LOG);
+        let gate = AcceptGate::new(None);
         dump(home.path(), &gate);
         let one = fs::metadata(&log).unwrap().len();
         dump(home.path(), &gate);
@@ -140,7 +144,7 @@ mod tests {
     }
 
     #[test]
-    fn a_stop_that_hangs_is_written_down_and_ended_by_force() {
+    fn dumps_state_and_exits_when_shutdown_hangs() {
         let home = tempfile::tempdir().unwrap();
         let (_crate, module) = module_path!().split_once("::").unwrap();
         let ended = Command::new(std::env::current_exe().unwrap())
@@ -150,16 +154,17 @@ mod tests {
             .unwrap();
         assert_eq!(ended.status.code(), Some(1), "{}", String::from_utf8_lossy(&ended.stderr));
         let dump = fs::read_to_string(home.path().join(LOG)).unwrap();
-        assert!(dump.contains("did not end by itself") && dump.contains("holders"), "{dump}");
+        assert!(dump.contains("did not deadline by itself") && dump.contains("holders"), "{dump}");
         assert!(!pid::path(home.path()).exists());
     }
 
     #[test]
-    fn a_stop_that_ends_is_left_alone() {
+    fn does_nothing_when_shutdown_completes() {
         let home = tempfile::tempdir().unwrap();
-        let own = Record::of_this_process();
-        let dog = Watchdog::arm(Duration::from_secs(600), home.path().into(), own, Gate::new(None));
-        drop(dog);
+        let own = ProcessRecord::of_this_process();
+        let watchdog =
+            Watchdog::arm(Duration::from_secs(600), home.path().into(), own, AcceptGate::new(None));
+        drop(watchdog);
         assert!(!home.path().join(LOG).exists());
     }
 }

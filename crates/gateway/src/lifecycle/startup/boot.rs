@@ -1,97 +1,98 @@
-//! Taking over from the process before us (`petasos_store`, one commit), and saying what was found.
+//! Takes over from the previous process, in one commit of the store, and logs what was found.
 
 use std::sync::Arc;
 
 use petasos_core::{Millis, Route, Source};
-use petasos_store::{Booted, Error as StoreError, Found, Report, Terms, Tx};
+use petasos_store::{BootPolicy, BootReport, BootResult, Error as StoreError, HomeState, Tx};
 
 use crate::background::delegation;
-use crate::inbound::ingest::{Rules, welcome};
+use crate::inbound::ingest::{IngestRules, is_authorised};
 use crate::links::channels::Channels;
 use crate::sessions::questions;
 use crate::storage::salvage;
 
-/// Who may speak, and where.
 #[derive(Debug, Clone)]
-pub(crate) struct World {
-    pub(crate) rules: Arc<Rules>,
+pub(crate) struct RecoveryContext {
+    pub(crate) rules: Arc<IngestRules>,
     pub(crate) channels: Arc<Channels>,
-    /// Where the owner is told what happened.
+    /// Home channels, for notices to the owner.
     pub(crate) homes: Vec<Route>,
 }
 
 pub(crate) fn take_over(
     tx: &Tx<'_>,
-    found: &Found,
-    terms: &Terms,
-    world: &World,
+    found: &HomeState,
+    terms: &BootPolicy,
+    context: &RecoveryContext,
     now: Millis,
-) -> Result<Booted, StoreError> {
-    // Everything after it reads open turns and waiting messages.
+) -> Result<BootResult, StoreError> {
+    // First, because everything below reads open turns and waiting messages.
     let unreadable = tx.give_up_unreadable(now)?;
-    // Before anything is taken up: what may have been answered is not.
+    // Before any resume: messages that may have been answered are not resumed.
     let lost = tx.loss_notice(terms.limits, now)?;
-    // First: what children left open is not taken up.
-    delegation::lose(tx, terms.limits, now)?;
-    // Jobs are nobody's words: whoever set one was let in then.
+    // Before the takeover: turns of children are not resumed.
+    delegation::recover_interrupted(tx, terms.limits, now)?;
+    // Scheduled runs are exempt from the access check: it was made when the job was created.
     let may_go_on = |tx: &Tx<'_>, source: &Source| {
-        Ok(world.channels.is_scheduled(source.platform) || welcome(tx, &world.rules, source)?)
+        Ok(context.channels.is_scheduled(source.platform) || is_authorised(tx, &context.rules, source)?)
     };
     let mut booted = tx.take_over(found, terms, may_go_on, now)?;
     booted.report.lost_turns += unreadable.turns;
     booted.report.unreadable += unreadable.messages;
-    booted.due.extend(questions::lose(tx, &world.channels, now)?);
+    booted.due.extend(questions::mark_all_lost(tx, &context.channels, now)?);
     if let Some(notice) = lost {
-        booted.due.extend(salvage::announce(tx, &world.channels, &world.homes, &notice, now)?);
+        booted.due.extend(salvage::announce(tx, &context.channels, &context.homes, &notice, now)?);
     }
     Ok(booted)
 }
 
-/// After the commit.
-pub(crate) fn tell(report: &Report) {
+pub(crate) fn log_report(report: &BootReport) {
     match &report.imported {
         Some(Some(found)) => {
-            tracing::info!(taken = found.taken, skipped = found.skipped, "sessions.json taken over")
+            tracing::info!(imported = found.imported, skipped = found.skipped, "sessions.json imported")
         }
-        Some(None) => tracing::warn!("sessions.json is not readable and was left alone"),
+        Some(None) => tracing::warn!("sessions.json is unreadable and was not imported"),
         None => {}
     }
     if report.doubtful > 0 {
-        tracing::warn!(items = report.doubtful, "sends of unknown outcome will be repeated with a mark");
+        tracing::warn!(
+            items = report.doubtful,
+            "sends of unknown outcome will be repeated, marked as possible duplicates"
+        );
     }
     for (count, what) in [
-        (report.lost_turns, "turns that cannot be read"),
-        (report.stranded, "accepted messages whose turn is over without them"),
-        (report.unreadable, "accepted messages that cannot be read"),
+        (report.lost_turns, "unreadable turns"),
+        (report.stranded, "accepted messages without a turn"),
+        (report.unreadable, "unreadable accepted messages"),
     ] {
         if count > 0 {
             tracing::error!(count, what, "given up; `petasos doctor` lists them");
         }
     }
-    if report.passed_over > 0 {
-        tracing::error!(rows = report.passed_over, "stored rows cannot be read and are passed over");
+    if report.skipped_rows > 0 {
+        tracing::error!(rows = report.skipped_rows, "skipped unreadable stored rows");
     }
-    if report.cut_off > 0 || report.recent > 0 {
+    if report.interrupted > 0 || report.recent > 0 {
         tracing::warn!(
-            turns = report.cut_off,
+            turns = report.interrupted,
             blamed = report.blamed,
             others = report.recent,
-            "the last process was cut off"
+            "the previous process ended without a graceful shutdown"
         );
     }
     if report.stuck > 0 {
-        tracing::warn!(sessions = report.stuck, "interrupted too often in a row; they start afresh");
+        tracing::warn!(sessions = report.stuck, "sessions interrupted too often in a row were reset");
     }
     for (turn, fate) in &report.given_up {
-        tracing::warn!(%turn, ?fate, "an interrupted turn is given up");
+        tracing::warn!(%turn, ?fate, "gave up an interrupted turn");
     }
 }
 
-/// What cannot be read is as good as not there: one damaged row must not keep a session from starting.
+/// Treats an unreadable row as absent, so that a damaged row does not keep a session from starting.
 pub(crate) fn readable<T>(read: Result<Option<T>, StoreError>) -> Result<Option<T>, StoreError> {
     match read {
         Err(StoreError::Unreadable(what)) => {
-            tracing::error!(what, "a stored row cannot be read and is passed over");
+            tracing::error!(what, "skipped an unreadable stored row");
             Ok(None)
         }
         read => read,

@@ -1,34 +1,33 @@
-//! What a process takes up from the one before it, as soon as the platform it belongs to is connected.
+//! Resumes the work of the previous process as soon as its platform is connected.
 //!
-//! Owns nothing: every candidate is in the store as an open turn, a mark or a waiting message. If we die before it
-//! is taken up, the next start finds it again.
+//! Owns nothing: every candidate is in the store, as an open turn, a mark or a waiting message. After a crash the next
+//! start finds it again.
 
 use std::sync::Arc;
 
 use petasos_core::session::resumes_by_itself;
 use petasos_core::{Inbound, Source};
-use petasos_store::{Candidate, Marked, local_time};
+use petasos_store::{MarkedSession, ResumeCandidate, local_time};
 
 use crate::inbound::ingest::Ingest;
 
-/// Takes these up.
-pub(crate) async fn take_up(ingest: &Arc<Ingest>, candidates: Vec<Candidate>) {
+pub(crate) async fn resume_candidates(ingest: &Arc<Ingest>, candidates: Vec<ResumeCandidate>) {
     for candidate in candidates {
         match candidate {
-            Candidate::Turn(key) => ingest.router.resume(key).await,
-            Candidate::Waiting(key) => ingest.router.wake(key).await,
-            Candidate::Marked(marked) => continue_marked(ingest, *marked).await,
+            ResumeCandidate::Turn(key) => ingest.router.resume(key).await,
+            ResumeCandidate::Waiting(key) => ingest.router.wake(key).await,
+            ResumeCandidate::Marked(marked) => continue_marked(ingest, *marked).await,
         }
     }
 }
 
-/// A turn without a message: the model is told that the session is back.
-async fn continue_marked(ingest: &Arc<Ingest>, Marked { entry, source, window }: Marked) {
+/// Starts a turn without a message, with a note to the model about the interruption.
+async fn continue_marked(ingest: &Arc<Ingest>, MarkedSession { entry, source, window }: MarkedSession) {
     let key = entry.session_key.clone();
     let still = ingest.db.read({
         let key = key.clone();
         move |reader| {
-            // Its platform may have come hours after us.
+            // The platform may have connected long after the start.
             let now = local_time(crate::clock::now());
             let pending = reader.entry(&key)?.is_some_and(|entry| resumes_by_itself(&entry, window, now));
             Ok(pending && reader.open_turn_of(&key)?.is_none() && reader.queued(&key)?.is_empty())
@@ -36,17 +35,17 @@ async fn continue_marked(ingest: &Arc<Ingest>, Marked { entry, source, window }:
     });
     match still.await {
         Ok(true) => {}
-        // Somebody wrote meanwhile, and is answered with the same note.
+        // A message arrived meanwhile; its turn gets the same note.
         Ok(false) => return,
         Err(error) => {
-            tracing::warn!(%key, %error, "a marked session is not taken up");
+            tracing::warn!(%key, %error, "cannot resume a marked session");
             return;
         }
     }
     let dedup = format!("resume:{}:{}", key, crate::clock::now().0);
-    // Nothing in particular is replied to.
+    // There is no message to reply to.
     let inbound = Inbound::internal(Source { message_id: None, ..source }, dedup, "");
     if let Err(error) = ingest.submit(inbound).await {
-        tracing::warn!(%key, %error, "a marked session is not taken up");
+        tracing::warn!(%key, %error, "cannot resume a marked session");
     }
 }

@@ -6,87 +6,85 @@
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use petasos_agent::Known;
-use petasos_core::lifecycle::boots::Resume;
+use petasos_agent::RecordedProcess;
+use petasos_core::lifecycle::restart_breaker::ResumePacing;
 use petasos_core::message::{Delivery, Route};
 use petasos_core::outbox::Draft;
 use petasos_core::{Millis, Platform};
-use petasos_store::{Booted, Error as StoreError, Found, Hold, Scope, Store, Terms};
+use petasos_store::{BootPolicy, BootResult, Error as StoreError, HoldScope, HomeState, Store, SuspectHold};
 
 use crate::background::processes;
 use crate::home::{self, restart};
 use crate::lifecycle::config::Settings;
 use crate::lifecycle::lifetime::Lifetime;
 use crate::lifecycle::sd_notify::Notifier;
-use crate::lifecycle::shutdown::Stopper;
-use crate::lifecycle::startup::boot::{self, World};
+use crate::lifecycle::shutdown::ShutdownHandle;
+use crate::lifecycle::startup::boot::{self, RecoveryContext};
 use crate::lifecycle::startup::{DATABASE, StartError};
 use crate::runtime::commit::Commit;
 use crate::storage::database::{self, Db, Writer};
 use crate::storage::sessions_json;
 use crate::{Error, clock};
 
-/// A restart that was asked for longer ago is no news any more.
-const NEWS: Duration = Duration::from_secs(3600);
+/// Restart notes older than this are ignored.
+const MAX_NOTICE_AGE: Duration = Duration::from_secs(3600);
 /// Between two reports of the progress of a salvage.
 const PROGRESS_INTERVAL: Duration = Duration::from_secs(5);
 /// Syncing a large file is one step without a report.
 const START_EXTENSION: Duration = Duration::from_secs(120);
 
-/// Inputs of a recovery.
 #[derive(Debug)]
-pub(crate) struct Before<'a> {
+pub(crate) struct RecoveryInputs<'a> {
     pub(crate) home: &'a Path,
     pub(crate) lifetime: &'a Lifetime,
     pub(crate) settings: &'a Settings,
     pub(crate) notifier: &'a Notifier,
-    pub(crate) world: World,
+    pub(crate) context: RecoveryContext,
 }
 
-/// The open database, and what the previous process left.
 #[derive(Debug)]
-pub(crate) struct Recovered {
+pub(crate) struct RecoveredState {
     pub(crate) db: Db,
     pub(crate) writer: Writer,
-    pub(crate) booted: Booted,
-    pub(crate) hold: Hold,
-    pub(crate) processes: Vec<Known>,
+    pub(crate) booted: BootResult,
+    pub(crate) hold: SuspectHold,
+    pub(crate) processes: Vec<RecordedProcess>,
 }
 
 /// Tries a second time if the first attempt finds the database damaged.
 pub(crate) async fn recover(
-    before: Before<'_>,
-    stopper: &Stopper,
+    inputs: RecoveryInputs<'_>,
+    shutdown: &ShutdownHandle,
     now: Millis,
-) -> Result<Recovered, StartError> {
+) -> Result<RecoveredState, StartError> {
     let mut clean = None;
-    let last_change = Store::last_change(&before.home.join(DATABASE), now);
-    match attempt(&before, stopper, &mut clean, last_change, now).await {
+    let last_change = Store::last_change(&inputs.home.join(DATABASE), now);
+    match attempt(&inputs, shutdown, &mut clean, last_change, now).await {
         Err(StartError::Gateway(Error::Store(
             error @ (StoreError::Corrupt(_) | StoreError::NotDatabase | StoreError::Unreadable(_)),
         ))) => {
             tracing::error!(%error, "the database is damaged; salvaging it");
-            attempt(&before, stopper, &mut clean, last_change, now).await
+            attempt(&inputs, shutdown, &mut clean, last_change, now).await
         }
         attempted => attempted,
     }
 }
 
 async fn attempt(
-    before: &Before<'_>,
-    stopper: &Stopper,
+    inputs: &RecoveryInputs<'_>,
+    shutdown: &ShutdownHandle,
     clean: &mut Option<bool>,
     last_change: Millis,
     now: Millis,
-) -> Result<Recovered, StartError> {
-    let store = open(before.home, last_change, before.notifier.clone()).await?;
-    let (db, writer) = database::start(store, stopper.clone())?;
+) -> Result<RecoveredState, StartError> {
+    let store = open(inputs.home, last_change, inputs.notifier.clone()).await?;
+    let (db, writer) = database::start(store, shutdown.clone())?;
     let read = async {
-        let (booted, hold) = take_over(&db, before, clean, now).await?;
-        Ok::<_, Error>((booted, hold, processes::known(&db).await?))
+        let (booted, hold) = take_over(&db, inputs, clean, now).await?;
+        Ok::<_, Error>((booted, hold, processes::load_known(&db).await?))
     };
     match read.await {
-        Ok((booted, hold, processes)) => Ok(Recovered { db, writer, booted, hold, processes }),
+        Ok((booted, hold, processes)) => Ok(RecoveredState { db, writer, booted, hold, processes }),
         Err(error) => {
             drop(db);
             writer.closed().await?;
@@ -122,103 +120,108 @@ async fn open(home: &Path, last_change: Millis, notifier: Notifier) -> Result<St
     Ok(store)
 }
 
-/// A service manager must not take a long salvage for a start that hangs.
+/// Keeps the service manager from timing out during a long salvage.
 fn report_progress(notifier: &Notifier, percent: u8) {
-    tracing::warn!(percent, "salvaging the damaged database; messages are taken when this is done");
+    tracing::warn!(percent, "salvaging the damaged database; messages are accepted afterwards");
     notifier.status(&format!("salvaging the damaged database: {percent} %"));
     notifier.extend(START_EXTENSION);
 }
 
-/// Recovers the state of the previous process in one commit; says how its suspects are resumed.
+/// Recovers the state of the previous process in one commit. Returns how its suspects are resumed.
 async fn take_over(
     db: &Db,
-    before: &Before<'_>,
+    inputs: &RecoveryInputs<'_>,
     clean: &mut Option<bool>,
     now: Millis,
-) -> Result<(Booted, Hold), Error> {
-    let Before { home, lifetime, settings, world, notifier: _ } = before;
-    let world = world.clone();
+) -> Result<(BootResult, SuspectHold), Error> {
+    let RecoveryInputs { home, lifetime, settings, context, notifier: _ } = inputs;
+    let context = context.clone();
     let imported = db.read(|reader| reader.sessions_imported()).await?;
     let found = found(home, lifetime, imported, clean);
-    let ledger = home::boots::look(home, lifetime.loop_guard, now);
-    let hold = hold(ledger.resume, lifetime);
+    let boots = home::boots::load(home, lifetime.loop_guard, now);
+    let hold = hold_policy(boots.resume, lifetime);
     let crash_recovery = lifetime.crash_recovery;
-    let (window, limits) = (settings.resume_window, settings.limits);
-    let terms = Terms { crash_recovery, window, limits, hold };
+    let window = settings.resume_window;
+    let limits = settings.limits;
+    let terms = BootPolicy { crash_recovery, window, limits, hold };
     let booted =
-        db.write(Commit::TakeOver, move |tx| boot::take_over(tx, &found, &terms, &world, now)).await?;
-    boot::tell(&booted.report);
+        db.write(Commit::TakeOver, move |tx| boot::take_over(tx, &found, &terms, &context, now)).await?;
+    boot::log_report(&booted.report);
     if booted.report.has_unreadable_rows() {
         db.note_unreadable_rows();
     }
-    forget_notes(home);
-    let (suspects, held) = (booted.report.suspects, booted.held.len());
+    remove_restart_notes(home);
+    let suspects = booted.report.suspects;
+    let held = booted.held.len();
     if suspects > 0 {
-        ledger.keep(home, lifetime.loop_guard);
+        boots.store(home, lifetime.loop_guard);
     }
     if held > 0 {
         let seconds = hold.pause.as_secs();
         let reason = match hold.scope {
-            Scope::All => "started too often with interrupted turns",
-            Scope::LastTry => "interrupted turns are close to the limit of crashes",
+            HoldScope::All => "started too often with interrupted turns",
+            HoldScope::LastTry => "interrupted turns are close to the limit of crashes",
         };
         tracing::error!(suspects, held, seconds, reason, "resuming interrupted turns one by one");
     }
     Ok((booted, hold))
 }
 
-/// The restart breaker and the respawn storm both hold all suspects; the longer pause counts. Otherwise a suspect at its last
-/// try waits until the others, which are resumed at once, have run for the stable interval.
-fn hold(resume: Resume, lifetime: &Lifetime) -> Hold {
+/// The restart breaker and the respawn storm both hold all suspects, for the longer of their pauses. Otherwise only a
+/// suspect at its last try waits, until the others have run for the stable interval.
+fn hold_policy(resume: ResumePacing, lifetime: &Lifetime) -> SuspectHold {
     let tripped = match resume {
-        Resume::AtOnce => None,
-        Resume::OneByOne { pause, .. } => Some(pause),
+        ResumePacing::AtOnce => None,
+        ResumePacing::OneByOne { pause, .. } => Some(pause),
     };
     let stable = lifetime.loop_guard.stable;
     match tripped.max(lifetime.storm_pause) {
-        Some(pause) => Hold { scope: Scope::All, pause, stable },
-        None => Hold { scope: Scope::LastTry, pause: stable, stable },
+        Some(pause) => SuspectHold { scope: HoldScope::All, pause, stable },
+        None => SuspectHold { scope: HoldScope::LastTry, pause: stable, stable },
     }
 }
 
-/// `clean`: the mark of a clean stop, once it has been taken. `imported`: a `sessions.json` was taken over before; what lies there now is our copy, and may be large.
-fn found(home: &Path, lifetime: &Lifetime, imported: bool, clean: &mut Option<bool>) -> Found {
-    Found {
-        clean: *clean.get_or_insert_with(|| home::clean::take(home)),
-        sessions: if imported { None } else { std::fs::read_to_string(sessions_json::path(home)).ok() },
-        counts: home::counts::read(home),
-        back: back(home, lifetime),
+/// `clean`: the clean-shutdown marker, once read. `imported`: a `sessions.json` was imported before, so the file is our own
+/// copy.
+fn found(home: &Path, lifetime: &Lifetime, imported: bool, clean: &mut Option<bool>) -> HomeState {
+    HomeState {
+        clean: *clean.get_or_insert_with(|| home::clean::consume(home)),
+        sessions_json: if imported { None } else { std::fs::read_to_string(sessions_json::path(home)).ok() },
+        failure_counts: home::counts::read(home),
+        restart_notices: restart_notices(home, lifetime),
     }
 }
 
-/// Notices for the chats that asked for this restart, and an identifier of that restart.
-fn back(home: &Path, lifetime: &Lifetime) -> Option<(String, Vec<Draft>)> {
+/// Notices for the chats that requested this restart, and an identifier of the restart.
+fn restart_notices(home: &Path, lifetime: &Lifetime) -> Option<(String, Vec<Draft>)> {
     let mut drafts = Vec::new();
     let mut restart = String::new();
-    if let Some(asked) = restart::read::<restart::Notify>(home).filter(|_| is_news::<restart::Notify>(home)) {
-        let processed = restart::read::<restart::Processed>(home);
+    if let Some(asked) =
+        restart::read::<restart::RestartRequest>(home).filter(|_| is_recent::<restart::RestartRequest>(home))
+    {
+        let processed = restart::read::<restart::LastRestart>(home);
         restart.push_str(&format!("{}:{:?}", asked.chat_id, processed.map(|it| it.requested_at)));
         drafts.extend(notice(
             &asked.platform,
             &asked.chat_id,
             asked.thread_id,
-            "✅ Gateway restarted successfully.",
+            crate::notices::sessions::RESTARTED,
         ));
     }
     if let Some(pending) =
-        restart::read::<restart::Pending>(home).filter(|_| is_news::<restart::Pending>(home))
+        restart::read::<restart::PendingRestart>(home).filter(|_| is_recent::<restart::PendingRestart>(home))
     {
         restart.push_str(&format!("/{}", pending.requested_at));
-        let homes = lifetime.home_channels.iter().map(|home| home.place().route());
+        let homes = lifetime.home_channels.iter().map(|home| home.address().route());
         let homes = homes.filter(|route| !lifetime.quiet_platforms.contains(&route.platform));
-        drafts.extend(homes.map(|route| Draft::notice(route, "✅ Gateway online.")));
+        drafts.extend(homes.map(|route| Draft::notice(route, crate::notices::sessions::ONLINE)));
     }
     (!drafts.is_empty()).then_some((restart, drafts))
 }
 
-fn is_news<N: restart::Note>(home: &Path) -> bool {
+fn is_recent<N: restart::RestartNote>(home: &Path) -> bool {
     let written = std::fs::metadata(restart::path::<N>(home)).and_then(|meta| meta.modified());
-    written.is_ok_and(|at| at.elapsed().is_ok_and(|age| age < NEWS))
+    written.is_ok_and(|at| at.elapsed().is_ok_and(|age| age < MAX_NOTICE_AGE))
 }
 
 fn notice(platform: &str, chat: &str, thread: Option<String>, text: &str) -> Option<Draft> {
@@ -232,11 +235,13 @@ fn notice(platform: &str, chat: &str, thread: Option<String>, text: &str) -> Opt
     Some(Draft::notice(route, text))
 }
 
-/// After the commit: they are owed now, and the database knows which restart it was.
-fn forget_notes(home: &Path) {
-    for gone in [restart::remove::<restart::Notify>(home), restart::remove::<restart::Pending>(home)] {
+/// Called after the commit that enqueues the notices and stores the identifier of the restart.
+fn remove_restart_notes(home: &Path) {
+    for gone in
+        [restart::remove::<restart::RestartRequest>(home), restart::remove::<restart::PendingRestart>(home)]
+    {
         if let Err(error) = gone {
-            tracing::warn!(%error, "a note about the last restart stays");
+            tracing::warn!(%error, "cannot remove a restart note");
         }
     }
 }

@@ -1,204 +1,204 @@
-//! One supervisor per platform: it connects, listens, and connects again.
+//! Link supervisor: one per platform, connects and reconnects the adapter.
 //!
-//! Owns the link's machine and the connection. The machine's word is published before anything is torn down or built
-//! up, so a connection that will not end cannot hide that it is broken. After the ways in are closed nothing of a
-//! connection is heard any more, however late it comes to stand. What is heard goes to a [`Taker`]: the gateway's, or
-//! a connector's.
+//! Owns the link's state machine and the connection. A new state is published before a connection is closed or opened,
+//! so a connection that does not close cannot hide that it is broken. After the shutdown has begun, events of a connection
+//! are ignored. Messages go to a [`LinkSink`], of the gateway or of a connector.
 
 pub(crate) mod connection;
 
 use std::sync::Arc;
 use std::time::Duration;
 
-use petasos_core::link::{Effect, Event, Lack, Link, Terms};
+use petasos_core::link::{Event, Link, LinkEffect, LinkPolicy, PartialOutage};
 use petasos_core::message::Delivery;
 use petasos_core::{Fault, Inbound, LinkId, Platform, Route, SessionKey};
 use petasos_platforms::relay::Relay;
-use petasos_platforms::{Adapter, Batch, Health, Post, Taken, Unreadable};
+use petasos_platforms::{Adapter, CommitResult, InboundBatch, LinkHealth, Post, Unreadable};
 use tokio::sync::{mpsc, watch};
 
-use crate::home::bot_lock::{NotTaken, Scoped, Sole};
+use crate::home::bot_lock::{AcquireError, BotLock, BotLockGuard};
 use crate::lifecycle::lifetime::Lifetime;
-use crate::lifecycle::shutdown::Stopper;
+use crate::lifecycle::shutdown::ShutdownHandle;
 use crate::links::relay::GRANTED_WITHIN;
-use crate::links::supervisor::connection::{Connection, Heard, Parting};
-use crate::runtime::fault_injection::{Broken, Planted, breaks, planted};
+use crate::links::supervisor::connection::{CloseOutcome, Connection, ConnectionEvent};
+use crate::runtime::fault_injection::{Guarantee, PlantedBug, is_disabled, planted};
 use crate::{Error, clock};
 
-/// Whoever takes what a link hears.
-pub trait Taker: Send + Sync + 'static {
-    /// How far this link has heard.
+/// Receives what a link reads.
+pub trait LinkSink: Send + Sync + 'static {
     fn cursor(&self, link: LinkId) -> impl Future<Output = Result<Option<String>, Error>> + Send;
 
-    /// `Ok`: events and cursor are on disk, and the platform may forget them.
-    fn take(
+    /// `Ok`: events and cursor are on disk, and the platform may drop them.
+    fn accept_batch(
         &self,
         link: LinkId,
         events: Vec<Inbound>,
         unreadable: Vec<Unreadable>,
         cursor: Option<String>,
-    ) -> impl Future<Output = Result<Kept, Error>> + Send;
+    ) -> impl Future<Output = Result<AcceptedBatch, Error>> + Send;
 
-    /// A message that is to be passed on as it is. Waiting for its delivery must not hold up what comes in.
+    /// A message to forward unchanged. Must not block while the message is delivered.
     fn post(&self, platform: &'static str, account: &str, post: Post);
 
-    /// Somebody wants this conversation to stop what it does.
     fn interrupt(&self, key: SessionKey);
 
-    /// The platform can be reached, again or for the first time.
+    /// The link has connected.
     fn came_up(&mut self, adapter: &Arc<Adapter>) -> impl Future<Output = ()> + Send;
 }
 
-/// What a batch was.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Kept {
-    /// Something in it that we did not have.
-    pub news: bool,
-    /// For each message whether its author hears of us at all.
+pub struct AcceptedBatch {
+    /// It contained something new.
+    pub has_new: bool,
+    /// For each message: whether its author gets any response.
     pub answered: Vec<bool>,
 }
 
-/// The way to one link.
 #[derive(Debug, Clone)]
 pub struct LinkHandle {
     pub name: &'static str,
     pub link: watch::Receiver<Link>,
-    way: Way,
+    control: LinkControl,
 }
 
 #[derive(Debug, Clone)]
-enum Way {
-    Supervised(mpsc::Sender<Command>),
-    /// There is nothing to supervise; what is said of it stands.
-    Unbuilt(Arc<watch::Sender<Link>>),
+enum LinkControl {
+    Supervised(mpsc::Sender<LinkCommand>),
+    /// There is no supervisor; the state never changes.
+    UnavailablePlatform(Arc<watch::Sender<Link>>),
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Command {
+enum LinkCommand {
     Retry,
     Pause,
 }
 
 impl LinkHandle {
-    /// A platform that is asked for and cannot be spoken as it is configured.
-    pub(crate) fn unbuilt(platform: Platform, reason: String) -> Self {
+    /// A configured platform that cannot be used.
+    pub(crate) fn unavailable(platform: Platform, reason: String) -> Self {
         let name = platform.as_str();
-        let (report, link) = watch::channel(Link::unbuilt(format!("{name}_misconfigured"), reason));
-        Self { name, link, way: Way::Unbuilt(Arc::new(report)) }
+        let (report, link) = watch::channel(Link::unconfigured(format!("{name}_misconfigured"), reason));
+        Self { name, link, control: LinkControl::UnavailablePlatform(Arc::new(report)) }
     }
 
-    /// Tries now, whatever the link is waiting for.
+    /// Reconnects now, without waiting.
     pub(crate) async fn retry(&self) -> Result<(), Error> {
-        self.ask(Command::Retry).await
+        self.send(LinkCommand::Retry).await
     }
 
-    /// Disconnects until somebody wants it back.
+    /// Disconnects until `retry`.
     pub(crate) async fn pause(&self) -> Result<(), Error> {
-        self.ask(Command::Pause).await
+        self.send(LinkCommand::Pause).await
     }
 
-    async fn ask(&self, command: Command) -> Result<(), Error> {
-        match &self.way {
-            Way::Supervised(commands) => commands.send(command).await.map_err(|_closed| Error::Stopping),
-            Way::Unbuilt(report) => Err(Error::Unbuilt(match report.borrow().failure() {
-                Some(failure) => failure.reason.clone(),
-                None => self.name.to_owned(),
-            })),
+    async fn send(&self, command: LinkCommand) -> Result<(), Error> {
+        match &self.control {
+            LinkControl::Supervised(commands) => {
+                commands.send(command).await.map_err(|_closed| Error::Stopping)
+            }
+            LinkControl::UnavailablePlatform(report) => {
+                Err(Error::UnavailablePlatform(match report.borrow().failure() {
+                    Some(failure) => failure.reason.clone(),
+                    None => self.name.to_owned(),
+                }))
+            }
         }
     }
 }
 
-/// Makes a supervisor; the future is to be spawned.
-pub fn supervisor<T: Taker>(
+/// Creates a supervisor; the caller spawns the future.
+pub fn supervisor<T: LinkSink>(
     adapter: Arc<Adapter>,
-    taker: T,
-    stopper: Stopper,
+    sink: T,
+    shutdown: ShutdownHandle,
     lifetime: &Lifetime,
 ) -> (LinkHandle, impl Future<Output = ()> + Send + use<T>) {
-    let (commands, asked) = mpsc::channel(4);
+    let (control, commands) = mpsc::channel(4);
     let (report, link) = watch::channel(Link::default());
     let name = adapter.platform().as_str();
-    let terms = Terms { name, longest_silence: adapter.capabilities().longest_silence, ..lifetime.reconnect };
-    let farewell = lifetime.disconnect_within;
-    let sole = lifetime.sole.iter().find(|sole| sole.platform == adapter.platform()).cloned();
+    let policy =
+        LinkPolicy { name, longest_silence: adapter.capabilities().longest_silence, ..lifetime.reconnect };
+    let close_timeout = lifetime.disconnect_within;
+    let bot_lock =
+        lifetime.bot_locks.iter().find(|bot_lock| bot_lock.platform == adapter.platform()).cloned();
     let supervisor = Supervisor {
         adapter,
-        taker,
-        stopper,
-        terms,
-        farewell,
+        sink,
+        shutdown,
+        policy,
+        close_timeout,
         report,
-        asked,
-        sole,
-        held: None,
+        commands,
+        bot_lock,
+        lock_guard: None,
         connection: None,
     };
-    (LinkHandle { name, link, way: Way::Supervised(commands) }, supervisor.run())
+    (LinkHandle { name, link, control: LinkControl::Supervised(control) }, supervisor.run())
 }
 
 struct Supervisor<T> {
     adapter: Arc<Adapter>,
-    taker: T,
-    stopper: Stopper,
-    terms: Terms,
-    /// How long a connection may take to end.
-    farewell: Duration,
+    sink: T,
+    shutdown: ShutdownHandle,
+    policy: LinkPolicy,
+    /// A connection that takes longer to close is abandoned.
+    close_timeout: Duration,
     report: watch::Sender<Link>,
-    asked: mpsc::Receiver<Command>,
-    /// What nobody else on this machine may use while we do.
-    sole: Option<Sole>,
-    held: Option<Scoped>,
+    commands: mpsc::Receiver<LinkCommand>,
+    bot_lock: Option<BotLock>,
+    lock_guard: Option<BotLockGuard>,
     connection: Option<Connection>,
 }
 
-impl<T: Taker> Supervisor<T> {
+impl<T: LinkSink> Supervisor<T> {
     async fn run(self) {
-        self.go_on(Event::Start).await;
+        self.run_from(Event::Start).await;
     }
 
-    async fn go_on(mut self, first: Event) {
+    async fn run_from(mut self, first: Event) {
         let mut event = Some(first);
         loop {
-            while let Some(fed) = event.take() {
-                event = self.feed(fed).await;
+            while let Some(next) = event.take() {
+                event = self.step(next).await;
             }
-            let due = self.report.borrow().due(&self.terms);
+            let due = self.report.borrow().due(&self.policy);
             event = petasos_runtime::select! {
                 biased;
-                () = self.stopper.stopped() => break,
-                Some(command) = self.asked.recv() => {
+                () = self.shutdown.stopped() => break,
+                Some(command) = self.commands.recv() => {
                     self.go_idle().await;
                     Some(match command {
-                        Command::Retry => Event::Retry,
-                        Command::Pause => Event::Pause,
+                        LinkCommand::Retry => Event::Retry,
+                        LinkCommand::Pause => Event::Pause,
                     })
                 }
-                (generation, heard) = hear(&mut self.connection) => self.heard(generation, heard).await,
+                (generation, received) = next_event(&mut self.connection) => self.handle(generation, received).await,
                 () = clock::sleep_until(due.unwrap_or_default()), if due.is_some() => Some(Event::Tick),
             };
         }
         self.disconnect().await;
     }
 
-    /// Before the owner ends a relayed connection that stands: the connector keeps what comes from now on. Events that
-    /// arrive before its answer are still taken in.
+    /// Before a connected relay link is closed on request: asks the connector to keep new messages. Events that arrive
+    /// before its response are still processed.
     async fn go_idle(&mut self) {
         let adapter = self.adapter.clone();
-        let standing = |relay: &&Relay| relay.leads() && relay.is_up();
-        let Some(relay) = adapter.relay().filter(standing) else { return };
-        let asking = relay.go_idle(GRANTED_WITHIN);
-        tokio::pin!(asking);
+        let connected = |relay: &&Relay| relay.leads() && relay.is_up();
+        let Some(relay) = adapter.relay().filter(connected) else { return };
+        let request = relay.go_idle(GRANTED_WITHIN);
+        tokio::pin!(request);
         loop {
             petasos_runtime::select! {
-                granted = &mut asking => {
-                    tracing::info!(link = self.name(), granted, "asked the connector to keep what comes");
+                granted = &mut request => {
+                    tracing::info!(link = self.name(), granted, "asked the connector to keep new messages");
                     return;
                 }
-                (generation, heard) = hear(&mut self.connection) => {
-                    let broke = matches!(heard, Heard::Broke { .. });
-                    let mut event = self.heard(generation, heard).await;
-                    while let Some(fed) = event.take() {
-                        event = self.feed(fed).await;
+                (generation, received) = next_event(&mut self.connection) => {
+                    let broke = matches!(received, ConnectionEvent::Failed { .. });
+                    let mut event = self.handle(generation, received).await;
+                    while let Some(next) = event.take() {
+                        event = self.step(next).await;
                     }
                     if broke {
                         return;
@@ -208,12 +208,12 @@ impl<T: Taker> Supervisor<T> {
         }
     }
 
-    /// What follows at once, if anything does.
-    async fn feed(&mut self, event: Event) -> Option<Event> {
+    /// Applies an event and its effect. Returns the event that follows at once, if any.
+    async fn step(&mut self, event: Event) -> Option<Event> {
         let before = self.report.borrow().clone();
-        let (link, effect) = before.clone().step(clock::now(), clock::roll(), event, &self.terms);
+        let (link, effect) = before.clone().step(clock::now(), clock::roll(), event, &self.policy);
         let mut link = link;
-        if planted(Planted::GivesUpLink) && link.attempts >= 3 {
+        if planted(PlantedBug::AbandonsLink) && link.attempts >= 3 {
             link.state = petasos_core::link::State::Paused;
         }
         if let Some(failure) = link.failure().filter(|failure| before.failure() != Some(failure)) {
@@ -229,11 +229,11 @@ impl<T: Taker> Supervisor<T> {
             *known != before
         });
         match effect {
-            Some(Effect::Connect { generation }) => return self.connect(generation).await,
-            Some(Effect::Disconnect) => self.disconnect().await,
-            Some(Effect::CameUp) => {
+            Some(LinkEffect::Connect { generation }) => return self.connect(generation).await,
+            Some(LinkEffect::Disconnect) => self.disconnect().await,
+            Some(LinkEffect::CameUp) => {
                 tracing::info!(link = self.name(), "connected");
-                self.taker.came_up(&self.adapter).await;
+                self.sink.came_up(&self.adapter).await;
             }
             None => {}
         }
@@ -242,157 +242,163 @@ impl<T: Taker> Supervisor<T> {
 
     async fn connect(&mut self, generation: u64) -> Option<Event> {
         self.disconnect().await;
-        let not_yet = |(code, reason)| {
-            Some(Event::Broke { generation, fault: Fault::Later { after: None }, code, reason })
+        let retry_later = |(code, reason)| {
+            Some(Event::Failed { generation, fault: Fault::Later { after: None }, code, reason })
         };
-        if let Err(held) = self.hold().await {
-            return not_yet(held);
+        if let Err(failure) = self.acquire_bot_lock().await {
+            return retry_later(failure);
         }
         match self.cursor().await {
             Ok(cursor) => {
                 self.connection = Some(Connection::open(self.adapter.clone(), generation, cursor));
                 None
             }
-            Err(unreadable) => not_yet(unreadable),
+            Err(failure) => retry_later(failure),
         }
     }
 
-    /// Two gateways with one bot would take each other's messages away.
-    async fn hold(&mut self) -> Result<(), (String, String)> {
-        let Some(sole) = self.sole.clone() else { return Ok(()) };
-        let scope = sole.scope;
-        match petasos_runtime::blocking(move || sole.take()).await {
-            Ok(Ok(scoped)) => self.held = Some(scoped),
-            Ok(Err(error @ NotTaken::Held { .. })) => {
+    /// Two gateways with the same bot would steal each other's messages.
+    async fn acquire_bot_lock(&mut self) -> Result<(), (String, String)> {
+        let Some(bot_lock) = self.bot_lock.clone() else { return Ok(()) };
+        let scope = bot_lock.scope;
+        match petasos_runtime::blocking(move || bot_lock.acquire()).await {
+            Ok(Ok(guard)) => self.lock_guard = Some(guard),
+            Ok(Err(error @ AcquireError::Held { .. })) => {
                 let next = "stop that one, or give this gateway a bot of its own";
                 return Err((format!("{scope}_lock"), format!("{error}; {next}")));
             }
-            // A guard against mistakes; without it we are as safe as most programs.
-            Ok(Err(error @ NotTaken::Io { .. })) => {
-                tracing::warn!(%error, "whether another gateway uses the same bot cannot be seen");
+            // The lock only protects against mistakes, so errors do not stop the link.
+            Ok(Err(error @ AcquireError::Io { .. })) => {
+                tracing::warn!(%error, "cannot check whether another gateway uses the same bot");
             }
             Err(error) => {
-                tracing::warn!(%error, "whether another gateway uses the same bot cannot be seen");
+                tracing::warn!(%error, "cannot check whether another gateway uses the same bot");
             }
         }
         Ok(())
     }
 
-    /// Without it a link would not ask for what it missed, and its next commit would say that it had heard it.
+    /// Connecting without the cursor would skip the backfill, and the next commit would hide the gap.
     async fn cursor(&self) -> Result<Option<String>, (String, String)> {
-        self.taker.cursor(self.link_id()).await.map_err(|error| {
+        self.sink.cursor(self.link_id()).await.map_err(|error| {
             let code = format!("{}_cursor_unreadable", self.name());
-            (code, format!("how far it has heard cannot be read: {error}"))
+            (code, format!("cannot read the stored cursor: {error}"))
         })
     }
 
-    /// Returns when the old connection is dead, or past waiting for.
     async fn disconnect(&mut self) {
         if let Some(connection) = self.connection.take() {
-            match connection.close(self.farewell).await {
-                Parting::Gone => {}
-                Parting::Abandoned => {
-                    tracing::error!(
-                        link = self.name(),
-                        "the connection does not end; it is left behind, unheard"
-                    );
+            match connection.close(self.close_timeout).await {
+                CloseOutcome::Closed => {}
+                CloseOutcome::Abandoned => {
+                    tracing::error!(link = self.name(), "the connection does not close and was abandoned");
                 }
             }
         }
-        if let Some(held) = self.held.take() {
-            match petasos_runtime::blocking(move || held.release()).await {
+        if let Some(lock_guard) = self.lock_guard.take() {
+            match petasos_runtime::blocking(move || lock_guard.release()).await {
                 Ok(Ok(())) => {}
-                Ok(Err(error)) => tracing::warn!(%error, "a lock stays; it means nothing once we are gone"),
-                Err(error) => tracing::warn!(%error, "a lock stays; it means nothing once we are gone"),
+                Ok(Err(error)) => {
+                    tracing::warn!(%error, "cannot remove the bot lock; it expires with this process")
+                }
+                Err(error) => {
+                    tracing::warn!(%error, "cannot remove the bot lock; it expires with this process")
+                }
             }
         }
     }
 
-    async fn heard(&mut self, generation: u64, heard: Heard) -> Option<Event> {
-        match heard {
-            Heard::Batch(batch) => {
+    async fn handle(&mut self, generation: u64, received: ConnectionEvent) -> Option<Event> {
+        match received {
+            ConnectionEvent::Batch(batch) => {
                 let oldest = batch.events.iter().filter_map(|event| event.sent_at).min();
                 let some = !batch.events.is_empty();
-                (self.take(batch).await && some).then_some(Event::Took { generation, oldest })
+                (self.accept_batch(batch).await && some).then_some(Event::Committed { generation, oldest })
             }
-            Heard::Post(post) => {
-                self.taker.post(self.name(), self.adapter.account(), post);
+            ConnectionEvent::Post(post) => {
+                self.sink.post(self.name(), self.adapter.account(), post);
                 None
             }
-            Heard::Interrupt(key) => {
-                self.taker.interrupt(key);
+            ConnectionEvent::Interrupt(key) => {
+                self.sink.interrupt(key);
                 None
             }
-            Heard::Health(Health::Polling) => {
-                self.count_lacks(generation).await;
+            ConnectionEvent::Health(LinkHealth::Connected) => {
+                self.update_partial_outages(generation).await;
                 Some(Event::Alive { generation })
             }
-            Heard::Health(Health::CatchingUp) => {
-                self.count_lacks(generation).await;
-                Some(Event::CatchingUp { generation })
+            ConnectionEvent::Health(LinkHealth::Backfilling) => {
+                self.update_partial_outages(generation).await;
+                Some(Event::Backfilling { generation })
             }
-            Heard::Health(Health::Degraded { reason }) => {
-                tracing::warn!(link = self.name(), reason, "connection troubled");
-                Some(Event::Troubled { generation, reason: reason.to_owned() })
+            ConnectionEvent::Health(LinkHealth::Degraded { reason }) => {
+                tracing::warn!(link = self.name(), reason, "connection degraded");
+                Some(Event::Retrying { generation, reason: reason.to_owned() })
             }
-            Heard::Health(Health::Connecting) => None,
-            Heard::Broke { fault, code, reason } => Some(Event::Broke { generation, fault, code, reason }),
+            ConnectionEvent::Health(LinkHealth::Connecting) => None,
+            ConnectionEvent::Failed { fault, code, reason } => {
+                Some(Event::Failed { generation, fault, code, reason })
+            }
         }
     }
 
-    /// A connection that stands may still be without a part of its platform.
-    async fn count_lacks(&mut self, generation: u64) {
-        let lacks = self.adapter.lacks();
-        let known = self.report.borrow().lacks.clone();
-        if lacks == known {
+    /// Publishes partial outages of a connected platform.
+    async fn update_partial_outages(&mut self, generation: u64) {
+        let outages = self.adapter.partial_outages();
+        let known = self.report.borrow().partial_outages.clone();
+        if outages == known {
             return;
         }
-        for Lack { what, code, reason } in lacks.iter().filter(|lack| !known.contains(lack)) {
-            tracing::error!(link = self.name(), what, code, reason, "a part of the platform is lost");
+        for PartialOutage { part: what, code, reason } in
+            outages.iter().filter(|outage| !known.contains(outage))
+        {
+            tracing::error!(link = self.name(), what, code, reason, "partial outage");
         }
-        // Nothing follows from it.
-        let _none = self.feed(Event::Lacks { generation, lacks }).await;
+        // This event has no follow-up.
+        let _none = self.step(Event::PartialOutages { generation, outages }).await;
     }
 
-    /// `false`: the platform has to keep it for us.
-    async fn take(&self, batch: Batch) -> bool {
+    /// `false`: not stored, so the platform must keep the batch.
+    async fn accept_batch(&self, batch: InboundBatch) -> bool {
         let pressed: Vec<_> =
             batch.events.iter().map(|event| (event.dedup.clone(), route_of(event))).collect();
-        let events = batch.events.into_iter().map(|event| self.named(event)).collect();
-        let taken = self.taker.take(self.link_id(), events, batch.unreadable, batch.cursor).await;
-        let answer = match &taken {
+        let events = batch.events.into_iter().map(|event| self.qualify(event)).collect();
+        let accepted = self.sink.accept_batch(self.link_id(), events, batch.unreadable, batch.cursor).await;
+        let answer = match &accepted {
             Ok(kept) => {
-                let heard = pressed.into_iter().zip(&kept.answered).filter(|(_, answered)| **answered);
-                self.acknowledge(heard.map(|(event, _)| event).collect());
-                if kept.news { Taken::Committed } else { Taken::Known }
+                let received = pressed.into_iter().zip(&kept.answered).filter(|(_, answered)| **answered);
+                self.acknowledge(received.map(|(event, _)| event).collect());
+                if kept.has_new { CommitResult::Committed } else { CommitResult::Duplicate }
             }
-            Err(Error::Closed(closed)) => Taken::Closed(*closed),
-            Err(Error::NoHome(_)) => Taken::NoHome,
+            Err(Error::Closed(closed)) => CommitResult::Closed(*closed),
+            Err(Error::NoHome(_)) => CommitResult::NoHomeChannel,
             Err(error) => {
-                tracing::warn!(link = self.name(), %error, "not accepted; the platform keeps it for us");
+                tracing::warn!(link = self.name(), %error, "batch not accepted; the platform keeps it");
                 match error {
-                    _any if breaks(Broken::Refusals) || planted(Planted::IgnoresRefusals) => Taken::Committed,
-                    Error::Store(error) if error.fault() == Fault::Refused => Taken::Unfit,
-                    _trouble => Taken::NotTaken,
+                    _any if is_disabled(Guarantee::Refusals) || planted(PlantedBug::IgnoresRefusals) => {
+                        CommitResult::Committed
+                    }
+                    Error::Store(error) if error.fault() == Fault::Refused => CommitResult::Invalid,
+                    _trouble => CommitResult::NotStored,
                 }
             }
         };
-        // An adapter that has gone meanwhile asks again from the stored cursor.
+        // A closed adapter reads again from the stored cursor.
         let _ = batch.done.send(answer);
-        taken.is_ok()
+        accepted.is_ok()
     }
 
-    /// Cursors and identities belong to the account: another bot in the same home starts from nothing.
+    /// Cursors belong to the account, so another bot in the same home starts without one.
     fn link_id(&self) -> LinkId {
         LinkId { platform: self.adapter.platform(), account: self.adapter.account().to_owned() }
     }
 
-    fn named(&self, mut event: Inbound) -> Inbound {
+    fn qualify(&self, mut event: Inbound) -> Inbound {
         event.dedup = format!("{}:{}", self.adapter.account(), event.dedup);
         event
     }
 
-    /// Tells the clients of those who pressed a button that we have it. It is only a courtesy.
+    /// Acknowledges pressed buttons to the platform. Best effort.
     fn acknowledge(&self, events: Vec<(String, Route)>) {
         for (event, chat) in events {
             if self.adapter.check_callback(&chat).is_err() {
@@ -401,7 +407,7 @@ impl<T: Taker> Supervisor<T> {
             let adapter = self.adapter.clone();
             petasos_runtime::spawn(async move {
                 if let Err(error) = adapter.answer_callback(&event, None).await {
-                    tracing::debug!(%error, "a pressed button was not acknowledged");
+                    tracing::debug!(%error, "cannot acknowledge a pressed button");
                 }
             });
         }
@@ -412,15 +418,13 @@ impl<T: Taker> Supervisor<T> {
     }
 }
 
-/// To the chat that an acknowledgement is for.
 fn route_of(event: &Inbound) -> Route {
-    Route::back_to(&event.source, Delivery::Push)
+    Route::to_source(&event.source, Delivery::Push)
 }
 
-/// What the connection says, if there is one.
-async fn hear(connection: &mut Option<Connection>) -> (u64, Heard) {
+async fn next_event(connection: &mut Option<Connection>) -> (u64, ConnectionEvent) {
     match connection {
-        Some(connection) => (connection.generation, connection.hear().await),
+        Some(connection) => (connection.generation, connection.next_event().await),
         None => std::future::pending().await,
     }
 }

@@ -1,6 +1,6 @@
 use petasos_core::LinkId;
 use petasos_core::link::State;
-use petasos_core::rate_limit::Scope;
+use petasos_core::rate_limit::PenaltyScope;
 use petasos_fakes::Telegram;
 use petasos_platforms::{Secret, discord, telegram};
 use tokio::time::{Instant, timeout};
@@ -8,21 +8,21 @@ use tokio::time::{Instant, timeout};
 use super::*;
 use crate::links::supervisor::connection;
 
-/// Has nothing, and keeps nothing.
-struct Nobody;
+/// Has no cursor and refuses every batch.
+struct RejectingSink;
 
-impl Taker for Nobody {
+impl LinkSink for RejectingSink {
     async fn cursor(&self, _link: LinkId) -> Result<Option<String>, Error> {
         Ok(None)
     }
 
-    async fn take(
+    async fn accept_batch(
         &self,
         _link: LinkId,
         _events: Vec<Inbound>,
         _unreadable: Vec<Unreadable>,
         _cursor: Option<String>,
-    ) -> Result<Kept, Error> {
+    ) -> Result<AcceptedBatch, Error> {
         Err(Error::Stopping)
     }
 
@@ -34,14 +34,14 @@ impl Taker for Nobody {
 }
 
 #[tokio::test]
-async fn a_connection_that_does_not_end_hides_nothing_and_keeps_nobody_waiting_for_long() {
-    let farewell = Lifetime::default().disconnect_within;
-    assert!(farewell <= Duration::from_secs(5), "a connection that will not end is given no longer");
+async fn reports_and_replaces_connection_that_does_not_close() {
+    let close_timeout = Lifetime::default().disconnect_within;
+    assert!(close_timeout <= Duration::from_secs(5), "the default timeout is at most five seconds");
     let fake = Telegram::start().expect("a fake");
     let mut config = telegram::Config::new(Secret::new("123:abc"));
     config.base_url = format!("{}/bot", fake.url());
     let adapter = Arc::new(Adapter::Telegram(telegram::Telegram::new(config).expect("valid")));
-    // A task on a thread of its own cannot be ended from outside.
+    // A blocking task cannot be aborted.
     let (release, stuck) = std::sync::mpsc::channel::<()>();
     let (begin, begun) = tokio::sync::oneshot::channel();
     let task = tokio::task::spawn_blocking(move || {
@@ -50,61 +50,61 @@ async fn a_connection_that_does_not_end_hides_nothing_and_keeps_nobody_waiting_f
         telegram::Error::Closed.into()
     });
     begun.await.expect("it runs");
-    let (connection, _pulse) = connection::with(task);
+    let (connection, _pulse) = connection::connection_of(task);
     let since = clock::now().before(Duration::from_secs(60));
     let stood = Link { state: State::Up { since }, generation: 1, ..Link::default() };
     let (report, mut link) = watch::channel(stood);
-    let (_commands, asked) = mpsc::channel(1);
-    let stopper = Stopper::default();
+    let (_sender, commands) = mpsc::channel(1);
+    let shutdown = ShutdownHandle::default();
     let supervisor = Supervisor {
         adapter,
-        taker: Nobody,
-        stopper: stopper.clone(),
-        terms: Terms { name: "telegram", ..Terms::default() },
-        farewell,
+        sink: RejectingSink,
+        shutdown: shutdown.clone(),
+        policy: LinkPolicy { name: "telegram", ..LinkPolicy::default() },
+        close_timeout,
         report,
-        asked,
-        sole: None,
-        held: None,
+        commands,
+        bot_lock: None,
+        lock_guard: None,
         connection: Some(connection),
     };
-    let broke = Event::Broke {
+    let broke = Event::Failed {
         generation: 1,
         fault: Fault::Later { after: None },
         code: "telegram_network_error".into(),
         reason: "the network is gone".into(),
     };
     let began = Instant::now();
-    let running = tokio::spawn(supervisor.go_on(broke));
-    let waits = link.wait_for(|link| !matches!(link.state, State::Up { .. })).await.expect("told").clone();
+    let running = tokio::spawn(supervisor.run_from(broke));
+    let waits = link.wait_for(|link| !matches!(link.state, State::Up { .. })).await.expect("a state").clone();
     assert!(matches!(waits.state, State::Waiting { .. }), "{waits:?}");
-    assert!(began.elapsed() < farewell, "told before the old one is given up");
-    assert_eq!(fake.calls_of("getMe").len(), 0, "and before anything new is begun");
-    let back = timeout(farewell + Duration::from_secs(2), link.wait_for(|link| link.generation == 2));
+    assert!(began.elapsed() < close_timeout, "reported before the old connection is abandoned");
+    assert_eq!(fake.calls_of("getMe").len(), 0, "reported before the new connection starts");
+    let back = timeout(close_timeout + Duration::from_secs(2), link.wait_for(|link| link.generation == 2));
     assert!(back.await.expect("within seven seconds").is_ok());
     let up = timeout(Duration::from_secs(20), link.wait_for(|link| matches!(link.state, State::Up { .. })));
-    assert_eq!(up.await.expect("it stands").expect("told").generation, 2);
-    stopper.stop();
+    assert_eq!(up.await.expect("connected").expect("a state").generation, 2);
+    shutdown.stop();
     timeout(Duration::from_secs(20), running).await.expect("an end").expect("no panic");
     drop(release);
 }
 
-/// Keeps everything and answers everybody.
-struct Everything;
+/// Accepts every batch as new and answered.
+struct AcceptingSink;
 
-impl Taker for Everything {
+impl LinkSink for AcceptingSink {
     async fn cursor(&self, _link: LinkId) -> Result<Option<String>, Error> {
         Ok(None)
     }
 
-    async fn take(
+    async fn accept_batch(
         &self,
         _link: LinkId,
         events: Vec<Inbound>,
         _unreadable: Vec<Unreadable>,
         _cursor: Option<String>,
-    ) -> Result<Kept, Error> {
-        Ok(Kept { news: true, answered: vec![true; events.len()] })
+    ) -> Result<AcceptedBatch, Error> {
+        Ok(AcceptedBatch { has_new: true, answered: vec![true; events.len()] })
     }
 
     fn post(&self, _platform: &'static str, _account: &str, _post: Post) {}
@@ -115,7 +115,7 @@ impl Taker for Everything {
 }
 
 #[tokio::test]
-async fn pressed_discord_button_is_acknowledged_in_a_rate_limited_chat() {
+async fn acknowledges_discord_button_in_rate_limited_chat() {
     let soon = Duration::from_secs(20);
     let fake = Arc::new(petasos_fakes::Discord::start().expect("a fake"));
     fake.add_direct(50);
@@ -124,18 +124,18 @@ async fn pressed_discord_button_is_acknowledged_in_a_rate_limited_chat() {
     config.identify_gap = Duration::ZERO;
     let adapter = Arc::new(Adapter::Discord(discord::Discord::new(config).expect("valid")));
     let wait = Duration::from_secs(60);
-    adapter.limits().record(adapter.platform(), Scope::Chat("50".into()), wait, "slow down");
-    let stopper = Stopper::default();
-    let (mut handle, running) = supervisor(adapter, Everything, stopper.clone(), &Lifetime::default());
+    adapter.limits().record(adapter.platform(), PenaltyScope::Chat("50".into()), wait, "slow down");
+    let shutdown = ShutdownHandle::default();
+    let (mut handle, running) = supervisor(adapter, AcceptingSink, shutdown.clone(), &Lifetime::default());
     let running = tokio::spawn(running);
     let up = timeout(soon, handle.link.wait_for(|link| matches!(link.state, State::Up { .. })));
-    up.await.expect("it stands").expect("told");
+    up.await.expect("connected").expect("a state");
     fake.push_button(50, 5, 1, "ea:once:7");
     let acknowledged = {
         let fake = fake.clone();
         move || fake.wait_until(soon, |world| world.calls_of("answerInteraction").next().map(drop))
     };
     assert!(tokio::task::spawn_blocking(acknowledged).await.expect("no panic").is_some());
-    stopper.stop();
+    shutdown.stop();
     timeout(soon, running).await.expect("an end").expect("no panic");
 }

@@ -1,111 +1,112 @@
-//! `/compress`, and what is done when nothing more can go.
+//! `/compress`, and the fresh session that replaces a conversation that cannot be compacted.
 
-use petasos_core::compaction::Relief;
-use petasos_core::journal::{Outcome, Write};
+use petasos_core::journal::{MessageOutcome, Write};
 use petasos_core::message::Delivery;
-use petasos_core::session::Ask;
+use petasos_core::session::ResolveMode;
 use petasos_core::transcript::Message;
 use petasos_core::turn::Event;
 use petasos_core::{SessionId, SessionKey};
-use petasos_store::{Error as StoreError, Pending, Tx};
+use petasos_store::{Error as StoreError, PendingMessage, Tx};
 
 use crate::clock;
+use crate::notices::turns as notices;
 use crate::runtime::commit::Commit;
-use crate::sessions::messages::reply::Reply;
-use crate::sessions::turn::compaction::Relieved;
-use crate::sessions::turn::notices;
-use crate::sessions::{Compressing, Ended, Session};
+use crate::sessions::messages::reply::CommandReply;
+use crate::sessions::turn::compaction::CompactionOutcome;
+use crate::sessions::{ManualCompaction, SessionError, SessionTask};
 
-impl Session {
-    /// Starts to sum the conversation up; the answer comes when it is done.
+impl SessionTask {
+    /// Starts a compaction; the command is answered when it is done.
     pub(in crate::sessions) async fn compress(
         &mut self,
-        pending: &Pending,
+        pending: &PendingMessage,
         focus: &str,
-    ) -> Result<(), Ended> {
+    ) -> Result<(), SessionError> {
         let key = self.key.clone();
-        let session = self.change(Commit::Say, move |tx| tx.bound(&key)).await?;
+        let session = self.write(Commit::Reply, move |tx| tx.bound(&key)).await?;
         let Some(session) = session else {
-            return self.answer(pending, notices::NOTHING_TO_COMPRESS.into(), Outcome::Refused).await;
+            return self.reply(pending, notices::NOTHING_TO_SHORTEN.into(), MessageOutcome::Refused).await;
         };
         let focus = Some(focus.trim().to_owned()).filter(|focus| !focus.is_empty());
-        self.start_compressing(pending.clone(), session, focus);
+        self.start_compaction(pending.clone(), session, focus);
         Ok(())
     }
 
-    /// The summary, what it cost and the answer to the command: one transaction.
-    pub(in crate::sessions) async fn compressed(
+    /// Commits the summary, its cost and the reply in one transaction.
+    pub(in crate::sessions) async fn finish_compaction(
         &mut self,
         session: SessionId,
-        relieved: Option<Relieved>,
-    ) -> Result<(), Ended> {
-        let Some(Compressing { asked: pending, .. }) = self.compressing.take() else { return Ok(()) };
-        self.handling = Some(pending.clone());
-        let Some(Relieved { relief, bill, tokens: (before, after) }) = relieved else {
-            return self.answer(&pending, notices::NOTHING_TO_COMPRESS.into(), Outcome::Answered).await;
+        outcome: Option<CompactionOutcome>,
+    ) -> Result<(), SessionError> {
+        let Some(ManualCompaction { command: pending, .. }) = self.compaction.take() else { return Ok(()) };
+        self.current = Some(pending.clone());
+        let Some(CompactionOutcome { compaction, usage, tokens: (before, after) }) = outcome else {
+            return self.reply(&pending, notices::NOTHING_TO_SHORTEN.into(), MessageOutcome::Answered).await;
         };
-        let text = match &relief {
-            Relief { replaced: Some(_), .. } => {
-                format!(
-                    "🗜 Compressed: about {before} tokens have become {after}. The whole conversation is kept on disk."
-                )
-            }
-            Relief { .. } => {
-                format!("🗜 Old tool outputs were put aside: about {before} tokens have become {after}.")
-            }
+        let text = if compaction.replaced.is_some() {
+            notices::shortened(before, after)
+        } else {
+            notices::tool_outputs_removed(before, after)
         };
-        let (key, at) = (self.key.clone(), clock::now());
+        let key = self.key.clone();
+        let at = clock::now();
         let writes = [
-            Write::Spend { key: key.clone(), session: session.clone(), bill },
-            Write::Relieve { key, session, relief, at },
+            Write::AddUsage { key: key.clone(), session: session.clone(), usage },
+            Write::Compact { key, session, compaction, at },
         ];
-        self.reply(&pending, move |tx, _| {
+        self.reply_with(&pending, move |tx, _| {
             tx.apply(&writes, at)?;
-            Ok(Reply::answered(text.clone()))
+            Ok(CommandReply::answered(text.clone()))
         })
         .await
     }
 
-    pub(in crate::sessions) async fn not_compressed(&mut self, notice: String) -> Result<(), Ended> {
-        let Some(Compressing { asked: pending, .. }) = self.compressing.take() else { return Ok(()) };
-        self.answer(&pending, notice, Outcome::Refused).await
+    pub(in crate::sessions) async fn fail_compaction(&mut self, notice: String) -> Result<(), SessionError> {
+        let Some(ManualCompaction { command: pending, .. }) = self.compaction.take() else { return Ok(()) };
+        self.reply(&pending, notice, MessageOutcome::Refused).await
     }
 
-    /// `false`: there was nothing to stop.
-    pub(in crate::sessions) async fn stop_compressing(&mut self) -> Result<bool, Ended> {
-        let Some(Compressing { asked: pending, .. }) = self.compressing.take() else { return Ok(false) };
-        self.answer(&pending, notices::COMPRESSION_STOPPED.into(), Outcome::Cancelled).await?;
+    /// `false`: no compaction was running.
+    pub(in crate::sessions) async fn stop_compaction(&mut self) -> Result<bool, SessionError> {
+        let Some(ManualCompaction { command: pending, .. }) = self.compaction.take() else {
+            return Ok(false);
+        };
+        self.reply(&pending, notices::SHORTENING_STOPPED.into(), MessageOutcome::Cancelled).await?;
         Ok(true)
     }
 
-    /// The conversation does not fit its model however short we make it: the turn ends with the truth, and the next
-    /// message starts afresh. A crash between the two leaves a conversation that comes here again.
-    pub(in crate::sessions) async fn start_over(&mut self, attempt: u32) -> Result<(), Ended> {
+    /// Ends the turn with a notice and opens a fresh session. A crash between the two leaves a conversation that gets here again.
+    pub(in crate::sessions) async fn start_fresh_session(
+        &mut self,
+        attempt: u32,
+    ) -> Result<(), SessionError> {
         self.end_work();
         let pull = self.turn().is_some_and(|turn| turn.route.delivery == Delivery::Pull);
-        self.feed(Event::CallFailed { attempt, notice: notices::EXHAUSTED.into() }).await?;
-        let (key, handles) = (self.key.clone(), self.handles.clone());
+        self.feed(Event::CallFailed { attempt, notice: notices::STARTED_FRESH.into() }).await?;
+        let key = self.key.clone();
+        let handles = self.handles.clone();
         let session = self
-            .change(Commit::Say, move |tx| {
+            .write(Commit::Reply, move |tx| {
                 let Some(source) = tx.entry(&key)?.and_then(|entry| entry.origin) else { return Ok(None) };
                 let hint = &handles.channels.capabilities(source.platform).hint.clone();
-                let opened = handles.settings.open(tx, &key, &source, hint, Ask::ForceNew, clock::now())?;
-                tell(tx, &key, &opened.entry.session_id, pull)?;
+                let opened =
+                    handles.settings.open(tx, &key, &source, hint, ResolveMode::ForceNew, clock::now())?;
+                announce(tx, &key, &opened.entry.session_id, pull)?;
                 Ok(Some(opened.entry.session_id))
             })
             .await?;
         if session.is_some() {
-            self.show.send_modify(|view| view.session = session);
+            self.view_tx.send_modify(|view| view.session = session);
         }
         Ok(())
     }
 }
 
-/// Whoever reads the transcript looks into the new one from now on.
-fn tell(tx: &Tx<'_>, key: &SessionKey, session: &SessionId, pull: bool) -> Result<(), StoreError> {
+/// Readers of the transcript see the notice in the new session.
+fn announce(tx: &Tx<'_>, key: &SessionKey, session: &SessionId, pull: bool) -> Result<(), StoreError> {
     tx.forget_failures(key)?;
     if pull {
-        tx.append(session, &Message::notice(notices::EXHAUSTED, clock::now()))?;
+        tx.append(session, &Message::notice(notices::STARTED_FRESH, clock::now()))?;
     }
     Ok(())
 }

@@ -1,48 +1,52 @@
-//! `/memory`: what is remembered of whoever asks.
+//! `/memory`: shows or clears what the agent remembers of the author.
 
-use petasos_agent::memory::{Memory, Shelf};
-use petasos_core::journal::Outcome;
+use petasos_agent::memory::{Memory, MemoryFile};
+use petasos_core::journal::MessageOutcome;
 use petasos_core::person::Person;
-use petasos_store::Pending;
+use petasos_store::PendingMessage;
 
-use crate::sessions::{Ended, Session};
+use crate::notices::commands as notices;
+use crate::sessions::{SessionError, SessionTask};
 
-impl Session {
-    pub(in crate::sessions) async fn memory(&mut self, pending: &Pending, args: &str) -> Result<(), Ended> {
+impl SessionTask {
+    pub(in crate::sessions) async fn memory(
+        &mut self,
+        pending: &PendingMessage,
+        args: &str,
+    ) -> Result<(), SessionError> {
         let memory = Memory::of(&self.handles.home, &Person::of(&pending.inbound.source, &self.key));
         let wanted = args.trim().to_lowercase();
-        // Small files; a disk that does not answer is no reason for the session to wait.
-        let text = petasos_runtime::blocking(move || said(&memory, &wanted)).await;
-        let text = text.unwrap_or_else(|_panicked| "⚠️ What I remember could not be read.".into());
-        self.answer(pending, text, Outcome::Answered).await
+        // Off the event loop: the disk may hang.
+        let text = petasos_runtime::blocking(move || run(&memory, &wanted)).await;
+        let text = text.unwrap_or_else(|_panicked| notices::MEMORY_UNREADABLE.into());
+        self.reply(pending, text, MessageOutcome::Answered).await
     }
 }
 
-fn said(memory: &Memory, wanted: &str) -> String {
-    let shown = match wanted {
-        "" | "show" => shown(memory),
-        "clear" => memory.clear().map(|cleared| match cleared {
-            true => {
-                "🧠 Forgotten. This conversation still knows it; /new starts one that does not.".to_owned()
-            }
-            false => "🧠 There was nothing to forget.".to_owned(),
+fn run(memory: &Memory, wanted: &str) -> String {
+    let list = match wanted {
+        "" | "show" => list(memory),
+        "clear" => memory.clear().map(|cleared| {
+            let text = if cleared { notices::MEMORY_CLEARED } else { notices::MEMORY_ALREADY_EMPTY };
+            text.to_owned()
         }),
-        _ => return "Use /memory to see what I remember, or /memory clear to have me forget it.".into(),
+        _ => return notices::MEMORY_USAGE.into(),
     };
-    shown.unwrap_or_else(|error| format!("⚠️ What I remember cannot be used: {error}"))
+    list.unwrap_or_else(notices::memory_failed)
 }
 
-fn shown(memory: &Memory) -> std::io::Result<String> {
-    let mut text = String::new();
-    for (shelf, title) in [(Shelf::Memory, "What I noted"), (Shelf::User, "What I know about you")] {
+fn list(memory: &Memory) -> std::io::Result<String> {
+    let mut sections = Vec::new();
+    for (shelf, title) in
+        [(MemoryFile::Memory, notices::MEMORY_NOTES), (MemoryFile::User, notices::MEMORY_ABOUT_USER)]
+    {
         let entries = memory.entries(shelf)?;
         if !entries.is_empty() {
-            text.push_str(&format!("\n\n{title}:\n"));
-            text.push_str(&entries.iter().map(|entry| format!("- {entry}")).collect::<Vec<_>>().join("\n"));
+            sections.push((title, entries));
         }
     }
-    if text.is_empty() {
-        return Ok("🧠 I remember nothing yet.".into());
+    if sections.is_empty() {
+        return Ok(notices::MEMORY_EMPTY.into());
     }
-    Ok(format!("🧠{text}\n\n/memory clear has me forget all of it."))
+    Ok(notices::memory(&sections))
 }

@@ -1,99 +1,98 @@
-//! Slash commands. They are obeyed here, at once, and never reach the model.
+//! Slash commands. They run at once and never reach the model.
 
-mod answers;
 mod compress;
 mod given_up;
 mod memory;
 mod new_session;
 mod platform;
+mod question_replies;
 mod restart;
 mod sethome;
 
-use petasos_core::access::{Moment, may_run};
+use petasos_core::access::{SessionActivity, may_run};
 use petasos_core::admission::{Admission, Arrival};
 use petasos_core::command::{self as slash, Name, Parsed};
-use petasos_core::journal::{Outcome, Write};
+use petasos_core::journal::{MessageOutcome, Write};
 use petasos_core::outbox::{Button, State};
-use petasos_core::session::{Ask, ModelOverride};
+use petasos_core::session::{ModelOverride, ResolveMode};
 use petasos_core::{Inbound, InboxId, SessionId, SessionKey};
-use petasos_store::{Error as StoreError, Pending, SessionRow, Stage, Tx, Whereabouts};
+use petasos_store::{Error as StoreError, MessageReceipt, MessageStage, PendingMessage, SessionRow, Tx};
 
-use super::{Ended, Promise, Session};
-use crate::background::hooks::Said;
+use super::{AdmissionPromise, SessionError, SessionTask};
+use crate::background::hooks::HookDecision;
 use crate::clock;
+use crate::notices::access;
+use crate::notices::commands::{self as notices, activity};
 use crate::runtime::commit::Commit;
-use crate::sessions::messages::reply::Reply;
-use crate::sessions::turn::Running;
+use crate::sessions::messages::reply::CommandReply;
+use crate::sessions::turn::RunningTurn;
 use crate::sessions::turn::begin::attachment;
 
 /// Sessions shown by `/sessions`.
 const LISTED: usize = 10;
-/// How far `/where` looks back.
-const LOOKED_AT: usize = 20;
+/// Messages that `/where` looks back.
+const MAX_LOOKBACK: usize = 20;
 
-impl Session {
-    /// The owner's hooks are asked first; then it is obeyed.
-    pub(super) async fn command(&mut self, pending: Pending) -> Result<(), Ended> {
-        self.handling = Some(pending.clone());
-        match self.ask_hooks(&pending).await {
-            Said::Allow => self.obey(pending).await,
-            Said::Deny(text) => {
-                let text = text.unwrap_or_else(|| "🚫 That command is not allowed here.".into());
-                self.answer(&pending, text, Outcome::Refused).await
+impl SessionTask {
+    /// Runs the owner's command hooks, then the command.
+    pub(super) async fn command(&mut self, pending: PendingMessage) -> Result<(), SessionError> {
+        self.current = Some(pending.clone());
+        match self.run_command_hooks(&pending).await {
+            HookDecision::Allow => self.run_command(pending).await,
+            HookDecision::Deny(text) => {
+                let text = text.unwrap_or_else(|| notices::DENIED_BY_HOOK.into());
+                self.reply(&pending, text, MessageOutcome::Refused).await
             }
-            Said::Handled(Some(text)) => self.answer(&pending, text, Outcome::Answered).await,
-            Said::Handled(None) => {
-                let (inbox, outcome) = (vec![pending.id], Outcome::Answered);
-                self.change(Commit::Rewrite, move |tx| {
+            HookDecision::Handled(Some(text)) => self.reply(&pending, text, MessageOutcome::Answered).await,
+            HookDecision::Handled(None) => {
+                let inbox = vec![pending.id];
+                let outcome = MessageOutcome::Answered;
+                self.write(Commit::Rewrite, move |tx| {
                     let at = clock::now();
                     tx.apply(&[Write::SettleInbox { inbox: inbox.clone(), outcome, at }], at)
                 })
                 .await
             }
-            Said::Rewrite(text) => self.rewritten(pending, text).await,
+            HookDecision::Rewrite(text) => self.run_rewritten(pending, text).await,
         }
     }
 
-    /// Goes on as if this had been written. Hooks are not asked again.
-    async fn rewritten(&mut self, mut pending: Pending, text: String) -> Result<(), Ended> {
+    /// Continues with the text that a hook wrote. Hooks are not run again.
+    async fn run_rewritten(&mut self, mut pending: PendingMessage, text: String) -> Result<(), SessionError> {
         pending.inbound.text = text;
         if slash::parse(&pending.inbound.text) != Parsed::Text {
-            return self.obey(pending).await;
+            return self.run_command(pending).await;
         }
-        let (id, inbound) = (pending.id, pending.inbound.clone());
-        self.change(Commit::Rewrite, move |tx| tx.rewrite(id, &inbound)).await?;
-        Box::pin(self.take_up()).await?;
+        let id = pending.id;
+        let inbound = pending.inbound.clone();
+        self.write(Commit::Rewrite, move |tx| tx.rewrite(id, &inbound)).await?;
+        Box::pin(self.resume_turn()).await?;
         self.admit(pending, Arrival::Text).await
     }
 
-    async fn obey(&mut self, pending: Pending) -> Result<(), Ended> {
+    async fn run_command(&mut self, pending: PendingMessage) -> Result<(), SessionError> {
         let (name, args) = match slash::parse(&pending.inbound.text) {
             Parsed::Known(name, args) => (name, args),
             Parsed::Unknown(name) => {
-                let near = slash::suggestion(&name).map(|near| format!(" Did you mean /{near}?"));
-                let hint = near.unwrap_or_default();
-                let text = format!("❓ Unknown command /{name}.{hint} /help lists what I know.");
-                return self.answer(&pending, text, Outcome::Answered).await;
+                let text = notices::unknown(&name, slash::suggestion(&name));
+                return self.reply(&pending, text, MessageOutcome::Answered).await;
             }
             Parsed::Text => return Ok(()),
         };
-        if !self.allows(&pending, name.as_str()) {
-            let text = format!("🚫 /{} is not open to you here. /whoami says what is.", name.as_str());
-            return self.answer(&pending, text, Outcome::Refused).await;
+        if !self.may_use_command(&pending, name.as_str()) {
+            let text = access::command_not_allowed(name.as_str());
+            return self.reply(&pending, text, MessageOutcome::Refused).await;
         }
-        if (self.running.is_some() || self.compressing.is_some()) && !name.spec().while_running {
-            let text = format!(
-                "⏳ Agent is running — `/{}` can't run mid-turn. Wait for it, or send /stop first.",
-                name.as_str()
-            );
-            return self.answer(&pending, text, Outcome::Refused).await;
+        if (self.running.is_some() || self.compaction.is_some()) && !name.spec().while_running {
+            let text = notices::not_while_running(name.as_str());
+            return self.reply(&pending, text, MessageOutcome::Refused).await;
         }
         match name {
-            Name::Help => self.answer(&pending, help(), Outcome::Answered).await,
-            Name::Start => self.answer(&pending, HELLO.into(), Outcome::Answered).await,
+            Name::Help => self.reply(&pending, notices::help(), MessageOutcome::Answered).await,
+            Name::Start => self.reply(&pending, notices::HELLO.into(), MessageOutcome::Answered).await,
             Name::Stop => self.stop(&pending).await,
-            Name::New => self.renew(&pending).await,
-            Name::Queue => self.queue_up(pending, args).await,
+            Name::New => self.new_session(&pending).await,
+            Name::Queue => self.queue_message(pending, args).await,
             Name::Retry if !args.is_empty() => self.retry_given_up(pending, &args).await,
             Name::Retry => self.retry(pending).await,
             Name::Drop => self.drop_given_up(&pending, &args).await,
@@ -107,7 +106,7 @@ impl Session {
             Name::Deny => self.deny(&pending, &args).await,
             Name::Yolo => self.yolo(&pending).await,
             Name::Usage => self.usage(&pending).await,
-            Name::Where => self.whereabouts(&pending).await,
+            Name::Where => self.receipt(&pending).await,
             Name::Whoami => self.whoami(&pending).await,
             Name::Memory => self.memory(&pending, &args).await,
             Name::Sethome => self.sethome(&pending).await,
@@ -116,70 +115,72 @@ impl Session {
         }
     }
 
-    /// Whether this author may use a command here.
-    pub(super) fn allows(&self, pending: &Pending, name: &str) -> bool {
+    pub(super) fn may_use_command(&self, pending: &PendingMessage, name: &str) -> bool {
         let source = &pending.inbound.source;
-        let moment = if self.running.is_some() { Moment::TurnRunning } else { Moment::Idle };
+        let moment =
+            if self.running.is_some() { SessionActivity::TurnRunning } else { SessionActivity::Idle };
         let tiers = self.handles.settings.tiers.get(&source.platform);
         tiers.is_none_or(|tiers| may_run(tiers, source.chat_type, source.user_id.as_deref(), name, moment))
     }
 
-    async fn stop(&mut self, pending: &Pending) -> Result<(), Ended> {
-        let given_away = self.handles.agent.delegation.stop(&self.key);
+    async fn stop(&mut self, pending: &PendingMessage) -> Result<(), SessionError> {
+        let delegation_stopped = self.handles.agent.delegation.stop(&self.key);
         let interrupted = self.interrupt().await?;
-        self.tell_of_stop(pending);
-        // Fetching their files is what they were waiting for.
-        let taken = self.arriving.take_back(|it| it.id < pending.id && !it.inbound.internal);
-        let cancelled: Vec<_> = taken.iter().map(|(id, _)| *id).collect();
-        self.fetch_first();
-        let text = match interrupted || given_away || !cancelled.is_empty() {
-            true => "⏹ Stopped. The session goes on.",
-            false => "No active task to stop.",
+        self.notify_relay_of_stop(pending);
+        // Messages that wait only for their files are part of the stopped work.
+        let removed = self.downloads.remove_where(|it| it.id < pending.id && !it.inbound.internal);
+        let cancelled: Vec<_> = removed.iter().map(|(id, _)| *id).collect();
+        self.start_next_download();
+        let text = if interrupted || delegation_stopped || !cancelled.is_empty() {
+            notices::STOPPED
+        } else {
+            notices::NOTHING_TO_STOP
         };
-        self.reply(pending, move |tx, _| {
-            cancel(tx, &cancelled)?;
-            Ok(Reply::answered(text))
+        self.reply_with(pending, move |tx, _| {
+            cancel_messages(tx, &cancelled)?;
+            Ok(CommandReply::answered(text))
         })
         .await?;
-        taken.iter().for_each(|(_, run)| self.settled(run.as_ref()));
+        removed.iter().for_each(|(_, run)| self.notify_run_ended(run.as_ref()));
         Ok(())
     }
 
-    /// Where a conversation may be run by others, too, they hear of it.
-    fn tell_of_stop(&self, pending: &Pending) {
+    /// A connector may run work for this session elsewhere.
+    fn notify_relay_of_stop(&self, pending: &PendingMessage) {
         let adapter = self.handles.channels.adapter(pending.inbound.source.platform);
         if let Some(relay) = adapter.and_then(|adapter| adapter.relay()) {
             relay.stopped(self.key.as_str());
         }
     }
 
-    /// A message of its own turn, behind everything that waits.
-    async fn queue_up(&mut self, mut pending: Pending, args: String) -> Result<(), Ended> {
-        Box::pin(self.take_up()).await?;
+    /// Queues a message that gets a turn of its own.
+    async fn queue_message(&mut self, mut pending: PendingMessage, args: String) -> Result<(), SessionError> {
+        Box::pin(self.resume_turn()).await?;
         let text = match slash::parse(&args) {
-            Parsed::Text if args.is_empty() => "Say what to queue: /queue <message>",
-            Parsed::Known(..) | Parsed::Unknown(_) => "Only messages can be queued, not commands.",
-            Parsed::Text if self.waits_for_files(&pending) => {
-                return self.await_files(pending, Arrival::Queued, Promise::NotYet).await;
+            Parsed::Text if args.is_empty() => notices::QUEUE_USAGE,
+            Parsed::Known(..) | Parsed::Unknown(_) => notices::QUEUE_MESSAGES_ONLY,
+            Parsed::Text if self.must_wait_for_files(&pending) => {
+                return self.enqueue_download(pending, Arrival::Queued, AdmissionPromise::NotYet).await;
             }
             Parsed::Text => {
                 pending.inbound.text = args;
                 return self.admit(pending, Arrival::Queued).await;
             }
         };
-        self.answer(&pending, text.into(), Outcome::Refused).await
+        self.reply(&pending, text.into(), MessageOutcome::Refused).await
     }
 
-    /// The last message again, as if it had not been answered. The command becomes the message it repeats, in
-    /// the commit that takes the exchange back: a crash cannot undo twice.
-    async fn retry(&mut self, mut pending: Pending) -> Result<(), Ended> {
-        // Before anything is taken back: whoever is turned away keeps the exchange.
+    /// Repeats the last message. The commit that takes the exchange back also turns the command into the repeated message, so a
+    /// crash cannot undo twice.
+    async fn retry(&mut self, mut pending: PendingMessage) -> Result<(), SessionError> {
+        // Checked first: a refused retry keeps the exchange.
         if let Admission::Refuse(why) = self.admission(Arrival::Text) {
-            return self.answer(&pending, why.text().into_owned(), Outcome::Refused).await;
+            return self.reply(&pending, why.text().into_owned(), MessageOutcome::Refused).await;
         }
-        let (key, repeated) = (self.key.clone(), pending.clone());
+        let key = self.key.clone();
+        let repeated = pending.clone();
         let inbound = self
-            .change(Commit::Rewrite, move |tx| {
+            .write(Commit::Rewrite, move |tx| {
                 let Some(entry) = tx.entry(&key)? else { return Ok(None) };
                 let Some(undone) = tx.undo(&entry.session_id, 1)? else { return Ok(None) };
                 let attachments = undone.pictures.into_iter().map(attachment).collect();
@@ -189,227 +190,225 @@ impl Session {
             })
             .await?;
         let Some(inbound) = inbound else {
-            return self.answer(&pending, NOTHING_YET.into(), Outcome::Refused).await;
+            return self.reply(&pending, notices::EMPTY_SESSION.into(), MessageOutcome::Refused).await;
         };
         pending.inbound = inbound;
-        self.enqueue(pending, Arrival::Text, Promise::Given);
+        self.enqueue(pending, Arrival::Text, AdmissionPromise::Given);
         Ok(())
     }
 
-    async fn undo(&mut self, pending: &Pending, args: &str) -> Result<(), Ended> {
+    async fn undo(&mut self, pending: &PendingMessage, args: &str) -> Result<(), SessionError> {
         let count = if args.is_empty() { Ok(1) } else { args.parse::<usize>() };
         let Ok(count @ 1..=100) = count else {
-            let text = "Say how many exchanges to drop, up to 100: /undo 2".into();
-            return self.answer(pending, text, Outcome::Refused).await;
+            let text = notices::UNDO_USAGE.into();
+            return self.reply(pending, text, MessageOutcome::Refused).await;
         };
         let key = self.key.clone();
-        self.reply(pending, move |tx, _| {
+        self.reply_with(pending, move |tx, _| {
             let undone = match tx.entry(&key)? {
                 Some(entry) => tx.undo(&entry.session_id, count)?,
                 None => None,
             };
             Ok(match undone {
-                Some(undone) if undone.exchanges == 1 => Reply::answered("↩️ Dropped the last exchange."),
-                Some(undone) => {
-                    Reply::answered(format!("↩️ Dropped the last {} exchanges.", undone.exchanges))
-                }
-                None => Reply::refused(NOTHING_YET),
+                Some(undone) => CommandReply::answered(notices::undone(undone.exchanges)),
+                None => CommandReply::refused(notices::EMPTY_SESSION),
             })
         })
         .await
     }
 
-    async fn model(&mut self, pending: &Pending, args: &str) -> Result<(), Ended> {
-        let described = self.handles.agent.brain.describe();
+    async fn model(&mut self, pending: &PendingMessage, args: &str) -> Result<(), SessionError> {
+        let described = self.handles.agent.model_chain.describe();
         let provider = described.provider.as_str();
         let key = self.key.clone();
         let Some(wanted) = args.split_whitespace().next().map(str::to_owned) else {
             return self
-                .reply(pending, move |tx, _| {
+                .reply_with(pending, move |tx, _| {
                     let entry = tx.entry(&key)?;
-                    let chosen = entry.and_then(|entry| entry.model_override).and_then(|chosen| chosen.model);
-                    Ok(Reply::answered(match chosen {
-                        Some(model) => {
-                            format!("🧠 This session uses {model} ({provider}). /model default goes back.")
-                        }
-                        None => {
-                            format!(
-                                "🧠 {} ({provider}). /model <name> changes it for this session.",
-                                described.model
-                            )
-                        }
+                    let find_session = entry
+                        .and_then(|entry| entry.model_override)
+                        .and_then(|find_session| find_session.model);
+                    Ok(CommandReply::answered(match find_session {
+                        Some(model) => notices::chosen_model(&model, provider),
+                        None => notices::default_model(&described.model, provider),
                     }))
                 })
                 .await;
         };
-        self.reply(pending, move |tx, address| {
+        self.reply_with(pending, move |tx, address| {
             if tx.entry(&key)?.is_none() {
-                address.open(tx, Ask::Continue)?;
+                address.open(tx, ResolveMode::Continue)?;
             }
-            let chosen = (wanted != "default")
+            let find_session = (wanted != "default")
                 .then(|| ModelOverride { model: Some(wanted.clone()), ..ModelOverride::default() });
-            tx.change_entry(&key, |entry| entry.map(|entry| entry.model_override = chosen).is_some())?;
-            Ok(Reply::answered(format!("🧠 This session now uses {wanted}.")))
+            tx.change_entry(&key, |entry| entry.map(|entry| entry.model_override = find_session).is_some())?;
+            Ok(CommandReply::answered(notices::model_changed(&wanted)))
         })
         .await
     }
 
-    async fn resume(&mut self, pending: &Pending, wanted: String) -> Result<(), Ended> {
+    async fn resume(&mut self, pending: &PendingMessage, wanted: String) -> Result<(), SessionError> {
         let key = self.key.clone();
-        self.reply(pending, move |tx, address| {
+        self.reply_with(pending, move |tx, address| {
             let rows = tx.sessions(Some(&key), LISTED)?;
             let current = tx.bound(&key)?;
-            let Some(row) = chosen(&rows, wanted.trim(), current.as_ref()) else {
+            let Some(row) = find_session(&rows, wanted.trim(), current.as_ref()) else {
                 let text = match wanted.trim() {
-                    "" => "There is no earlier session here to go back to.",
-                    _ => "I know no such session here. /sessions lists them; /resume takes a number, an id or a name.",
+                    "" => notices::NO_EARLIER_SESSION,
+                    _ => notices::UNKNOWN_SESSION,
                 };
-                return Ok(Reply::refused(text));
+                return Ok(CommandReply::refused(text));
             };
             if current.is_none() {
-                address.open(tx, Ask::Continue)?;
+                address.open(tx, ResolveMode::Continue)?;
             }
             tx.switch_session(&key, &row.id, clock::now())?;
-            let reply = Reply::answered(format!("▶️ Back in “{}”.", title(row)));
-            Ok(Reply { entered: Some(row.id.clone()), ..reply })
+            let reply = CommandReply::answered(notices::resumed(&title(row)));
+            Ok(CommandReply { entered: Some(row.id.clone()), ..reply })
         })
         .await
     }
 
-    async fn status(&mut self, pending: &Pending) -> Result<(), Ended> {
+    async fn status(&mut self, pending: &PendingMessage) -> Result<(), SessionError> {
         let now = clock::now();
-        let doing = match &self.running {
+        let activity = match &self.running {
             Some(running) if self.handles.lifecycle.quarantine.holds(running.turn.id) => {
-                "interrupted by repeated restarts, continues by itself soon".into()
+                activity::HELD.to_owned()
             }
-            Some(running) if running.parked().is_some() => {
-                "interrupted, goes on with your next message".into()
+            Some(running) if running.parked_history().is_some() => activity::INTERRUPTED.to_owned(),
+            Some(RunningTurn { turn, .. }) => {
+                activity::working(now.since(turn.started_at).as_secs(), turn.step + 1)
             }
-            Some(Running { turn, .. }) => {
-                format!("working for {} s (step {})", now.since(turn.started_at).as_secs(), turn.step + 1)
-            }
-            None => "idle".into(),
+            None => activity::IDLE.to_owned(),
         };
-        let situation = self.handles.lifecycle.gate.situation();
-        let model = self.handles.agent.brain.describe();
-        let mut lines = vec![format!("📊 Session: {doing}, {} waiting", self.queue.len())];
-        lines.push(format!("Model: {} ({})", model.model, model.provider.as_str()));
-        lines.push(format!("Gateway: {}, {} at work", situation.state.as_str(), situation.active()));
-        if let Some(trouble) = self.handles.db.trouble() {
-            lines.push(format!("⚠️ Store: {trouble}"));
-        }
+        let situation = self.handles.lifecycle.gate.snapshot();
+        let model = self.handles.agent.model_chain.describe();
+        let store_problem = self.handles.db.problem();
+        let text = notices::status(&notices::StatusFields {
+            activity: &activity,
+            waiting: self.queue.len(),
+            model: &model.model,
+            provider: model.provider.as_str(),
+            gateway: situation.state.as_str(),
+            active: situation.active(),
+            store_problem: store_problem.as_deref(),
+        });
         let key = self.key.clone();
-        self.reply(pending, move |tx, _| {
-            let session = tx.entry(&key)?.map(|entry| format!("\nConversation: {}", entry.session_id));
-            Ok(Reply::answered(format!("{}{}", lines.join("\n"), session.unwrap_or_default())))
+        self.reply_with(pending, move |tx, _| {
+            let session = tx.entry(&key)?.map(|entry| notices::status_conversation(entry.session_id));
+            Ok(CommandReply::answered(format!("{text}{}", session.unwrap_or_default())))
         })
         .await
     }
 
-    async fn sessions(&mut self, pending: &Pending) -> Result<(), Ended> {
+    async fn sessions(&mut self, pending: &PendingMessage) -> Result<(), SessionError> {
         let key = self.key.clone();
-        self.reply(pending, move |tx, _| {
+        self.reply_with(pending, move |tx, _| {
             let rows = tx.sessions(Some(&key), LISTED)?;
             let current = tx.bound(&key)?;
+            let is_current = |row: &SessionRow| Some(&row.id) == current.as_ref();
             let line = |(at, row): (usize, &SessionRow)| {
-                let here = if Some(&row.id) == current.as_ref() { " ← now" } else { "" };
-                format!("{}. {} ({} messages){here}\n", at + 1, title(row), row.message_count)
+                notices::session_line(at + 1, &title(row), row.message_count, is_current(row))
             };
-            let list: String = rows.iter().enumerate().map(line).collect();
-            let list = if list.is_empty() { "None yet.\n".to_owned() } else { list };
+            let lines: String = rows.iter().enumerate().map(line).collect();
             let button = |row: &SessionRow| Button {
                 label: title(row).chars().take(32).collect(),
                 data: format!("/resume {}", row.id),
             };
-            let others = rows.iter().filter(|row| Some(&row.id) != current.as_ref());
+            let others = rows.iter().filter(|row| !is_current(row));
             let buttons = others.map(button).collect();
-            let text = format!("🗂 Sessions of this chat\n{list}/resume <number> goes back to one.");
-            Ok(Reply { buttons, ..Reply::answered(text) })
+            Ok(CommandReply { buttons, ..CommandReply::answered(notices::sessions(&lines)) })
         })
         .await
     }
 
-    async fn usage(&mut self, pending: &Pending) -> Result<(), Ended> {
+    async fn usage(&mut self, pending: &PendingMessage) -> Result<(), SessionError> {
         let key = self.key.clone();
-        self.reply(pending, move |tx, _| {
-            let Some(entry) = tx.entry(&key)? else { return Ok(Reply::answered(NOTHING_YET)) };
-            // Only a model with `model.prices` has a cost.
-            let cost = match entry.cost_status.as_str() {
-                "unknown" => String::new(),
-                _estimated => format!(" Estimated cost: ${:.4}.", entry.estimated_cost_usd),
+        self.reply_with(pending, move |tx, _| {
+            let Some(entry) = tx.entry(&key)? else {
+                return Ok(CommandReply::answered(notices::EMPTY_SESSION));
             };
-            Ok(Reply::answered(format!(
-                "🧮 This session: {} tokens in, {} out, {} read from cache, {} written to it; {} in all.{cost}",
-                entry.input_tokens,
-                entry.output_tokens,
-                entry.cache_read_tokens,
-                entry.cache_write_tokens,
-                entry.total_tokens
-            )))
+            // Only a model with `model.prices` has a cost.
+            let cost = (entry.cost_status != "unknown").then_some(entry.estimated_cost_usd);
+            Ok(CommandReply::answered(notices::usage(&notices::UsageFields {
+                input: entry.input_tokens,
+                output: entry.output_tokens,
+                cache_read: entry.cache_read_tokens,
+                cache_write: entry.cache_write_tokens,
+                total: entry.total_tokens,
+                cost,
+            })))
         })
         .await
     }
 
-    /// The receipt of the message before this one.
-    async fn whereabouts(&mut self, pending: &Pending) -> Result<(), Ended> {
-        let (key, before) = (self.key.clone(), pending.id);
-        self.reply(pending, move |tx, _| {
+    /// The receipt of the author's previous message.
+    async fn receipt(&mut self, pending: &PendingMessage) -> Result<(), SessionError> {
+        let key = self.key.clone();
+        let before = pending.id;
+        self.reply_with(pending, move |tx, _| {
             let found = match last_message(tx, &key, before)? {
-                Some(id) => tx.where_is(id)?,
+                Some(id) => tx.receipt_of(id)?,
                 None => None,
             };
-            Ok(Reply::answered(match found {
-                Some(found) => format!("📍 Message {}: received and stored, {}.", found.id, stage(&found)),
-                None => "There is no earlier message of yours here.".into(),
+            Ok(CommandReply::answered(match found {
+                Some(found) => notices::receipt(found.id, &receipt_state(&found)),
+                None => notices::NO_EARLIER_MESSAGE.into(),
             }))
         })
         .await
     }
 
-    async fn whoami(&mut self, pending: &Pending) -> Result<(), Ended> {
+    async fn whoami(&mut self, pending: &PendingMessage) -> Result<(), SessionError> {
         let source = &pending.inbound.source;
-        let open = slash::TABLE.iter().filter(|spec| self.allows(pending, spec.word)).map(|spec| spec.word);
+        let open =
+            slash::TABLE.iter().filter(|spec| self.may_use_command(pending, spec.word)).map(|spec| spec.word);
         let open: Vec<_> = open.collect();
         let commands = if open.len() == slash::TABLE.len() {
-            "every command".to_owned()
+            notices::EVERY_COMMAND.to_owned()
         } else {
-            format!("these commands: {}", open.join(", "))
+            notices::some_commands(&open)
         };
-        let text = format!(
-            "🪪 {} {} on {} ({} {}). You may talk to me and use {commands}.",
-            source.user_name.as_deref().unwrap_or("You"),
-            source.user_id.as_deref().map(|id| format!("[{id}]")).unwrap_or_default(),
-            source.platform,
-            source.chat_type.as_str(),
-            source.chat_id.as_deref().unwrap_or("-"),
-        );
-        self.answer(pending, text, Outcome::Answered).await
+        let text = notices::whoami(&notices::WhoamiFields {
+            name: source.user_name.as_deref(),
+            id: source.user_id.as_deref(),
+            platform: source.platform.as_str(),
+            chat_type: source.chat_type.as_str(),
+            chat_id: source.chat_id.as_deref(),
+            commands: &commands,
+        });
+        self.reply(pending, text, MessageOutcome::Answered).await
     }
 }
 
-pub(super) fn cancel(tx: &Tx<'_>, messages: &[InboxId]) -> Result<(), StoreError> {
+pub(super) fn cancel_messages(tx: &Tx<'_>, messages: &[InboxId]) -> Result<(), StoreError> {
     if messages.is_empty() {
         return Ok(());
     }
-    let (inbox, at) = (messages.to_vec(), clock::now());
-    tx.apply(&[Write::SettleInbox { inbox, outcome: Outcome::Cancelled, at }], at)
+    let inbox = messages.to_vec();
+    let at = clock::now();
+    tx.apply(&[Write::SettleInbox { inbox, outcome: MessageOutcome::Cancelled, at }], at)
 }
 
-/// The session that `/resume` means: by number, id or name; without a word, the one before the present.
-fn chosen<'a>(rows: &'a [SessionRow], wanted: &str, current: Option<&SessionId>) -> Option<&'a SessionRow> {
+/// The session that `/resume` names by number, id or title; without an argument, the previous one.
+fn find_session<'a>(
+    rows: &'a [SessionRow],
+    wanted: &str,
+    current: Option<&SessionId>,
+) -> Option<&'a SessionRow> {
     match wanted.parse::<usize>() {
         Ok(number) => rows.get(number.checked_sub(1)?),
         Err(_) if wanted.is_empty() => rows.iter().find(|row| Some(&row.id) != current),
-        Err(_) => rows.iter().find(|row| named(row, wanted)),
+        Err(_) => rows.iter().find(|row| matches_name(row, wanted)),
     }
 }
 
-/// The message before `before` that was not a command.
+/// The latest message before `before` that is not a command.
 fn last_message(tx: &Tx<'_>, key: &SessionKey, mut before: InboxId) -> Result<Option<InboxId>, StoreError> {
-    for _ in 0..LOOKED_AT {
-        let Some(id) = tx.latest_before(key, before)? else { return Ok(None) };
-        let said = tx.pending(id)?.is_some_and(|it| slash::parse(&it.inbound.text) == Parsed::Text);
-        if said {
+    for _ in 0..MAX_LOOKBACK {
+        let Some(id) = tx.latest_inbox_before(key, before)? else { return Ok(None) };
+        let is_text = tx.pending(id)?.is_some_and(|it| slash::parse(&it.inbound.text) == Parsed::Text);
+        if is_text {
             return Ok(Some(id));
         }
         before = id;
@@ -417,54 +416,28 @@ fn last_message(tx: &Tx<'_>, key: &SessionKey, mut before: InboxId) -> Result<Op
     Ok(None)
 }
 
-const HELLO: &str =
-    "👋 Hello, I am Petasos. Write to me as you would to a person; /help lists what else I can do.";
-const NOTHING_YET: &str = "There is nothing in this session yet.";
-
-fn help() -> String {
-    let mut text = String::from("Write to me as you would to a person. Commands:\n");
-    for spec in slash::TABLE {
-        let args = if spec.args.is_empty() { String::new() } else { format!(" {}", spec.args) };
-        text.push_str(&format!("/{}{args}: {}\n", spec.word, spec.help));
-    }
-    text
-}
-
 fn title(row: &SessionRow) -> String {
-    row.title.clone().unwrap_or_else(|| format!("new session {}", row.id))
+    row.title.clone().unwrap_or_else(|| notices::untitled_session(&row.id))
 }
 
-fn named(row: &SessionRow, wanted: &str) -> bool {
+fn matches_name(row: &SessionRow, wanted: &str) -> bool {
     let wanted = wanted.to_lowercase();
     row.id.as_str() == wanted
         || row.title.as_deref().is_some_and(|title| title.to_lowercase().contains(&wanted))
 }
 
-fn stage(found: &Whereabouts) -> String {
-    let stage = match found.stage {
-        Stage::Queued { place } => format!("waiting as number {place}"),
-        Stage::Running { since, .. } => {
-            format!("being worked on for {} s", clock::now().since(since).as_secs())
+fn receipt_state(found: &MessageReceipt) -> String {
+    let state = match found.stage {
+        MessageStage::Queued { position } => notices::receipt_state::waiting(position),
+        MessageStage::Running { since, .. } => {
+            notices::receipt_state::running(clock::now().since(since).as_secs())
         }
-        Stage::Settled { outcome, .. } => outcome.as_str().to_owned(),
+        MessageStage::Settled { outcome, .. } => outcome.as_str().to_owned(),
     };
-    let owed = found.said.iter().filter(|item| item.state != State::Done).count();
-    match (found.said.len(), owed) {
-        (0, _) => stage,
-        (_, 0) => format!("{stage}, delivered"),
-        (all, owed) => format!("{stage}, {} of {all} messages delivered", all - owed),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn help_names_every_command() {
-        let help = help();
-        for spec in slash::TABLE {
-            assert!(help.contains(&format!("/{}", spec.word)), "{}", spec.word);
-        }
+    let undelivered = found.items.iter().filter(|item| item.state != State::Done).count();
+    match (found.items.len(), undelivered) {
+        (0, _) => state,
+        (_, 0) => notices::receipt_state::delivered(&state),
+        (all, undelivered) => notices::receipt_state::partly_delivered(&state, all - undelivered, all),
     }
 }

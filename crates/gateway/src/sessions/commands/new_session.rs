@@ -1,71 +1,76 @@
-//! `/new`: the conversation begins afresh, and nothing that was meant for the old one reaches the new one.
+//! `/new`: starts a new conversation and cancels what was meant for the old one.
 
 use std::collections::BTreeSet;
 
 use petasos_core::InboxId;
 use petasos_core::LaneId;
 use petasos_core::message::Delivery;
-use petasos_core::session::Ask;
-use petasos_store::Pending;
+use petasos_core::session::ResolveMode;
+use petasos_store::PendingMessage;
 
 use crate::background::completions;
 use crate::clock;
-use crate::sessions::commands::cancel;
-use crate::sessions::messages::reply::Reply;
-use crate::sessions::{Ended, Session};
+use crate::notices::commands as notices;
+use crate::sessions::commands::cancel_messages;
+use crate::sessions::messages::reply::CommandReply;
+use crate::sessions::{SessionError, SessionTask};
 
-impl Session {
-    /// What waits and was said before this command is cancelled with the session it was meant for.
-    pub(in crate::sessions) async fn renew(&mut self, pending: &Pending) -> Result<(), Ended> {
+impl SessionTask {
+    /// Messages that were queued before this command are cancelled with their session.
+    pub(in crate::sessions) async fn new_session(
+        &mut self,
+        pending: &PendingMessage,
+    ) -> Result<(), SessionError> {
         self.handles.agent.delegation.stop(&self.key);
         self.interrupt().await?;
-        let before = self.show.borrow().session.clone();
+        let before = self.view_tx.borrow().session.clone();
         let lanes = self.lanes_of_internal(pending.id);
-        let (taken, key) = (self.take_before(pending.id), self.key.clone());
-        let cancelled: Vec<_> = taken.iter().map(|(id, _)| *id).collect();
+        let removed = self.take_before(pending.id);
+        let key = self.key.clone();
+        let cancelled: Vec<_> = removed.iter().map(|(id, _)| *id).collect();
         let channels = self.handles.channels.clone();
-        self.reply(pending, move |tx, address| {
-            let entered = address.open(tx, Ask::ForceNew)?.entry.session_id;
-            // What has ended is not lost with the conversation: the chat hears of it.
+        self.reply_with(pending, move |tx, address| {
+            let entered = address.open(tx, ResolveMode::ForceNew)?.entry.session_id;
+            // Results of background work are announced in the chat instead.
             for inbox in &cancelled {
-                completions::look_again(tx, &channels, *inbox, Some(&entered), clock::now())?;
+                completions::recheck_session(tx, &channels, *inbox, Some(&entered), clock::now())?;
             }
-            cancel(tx, &cancelled)?;
-            // What happened to the old one says nothing about the new one.
+            cancel_messages(tx, &cancelled)?;
+            // Crashes of the old conversation do not count against the new one.
             tx.forget_failures(&key)?;
-            let reply = Reply::answered("✨ New session. The earlier one is kept: /sessions lists it.");
-            Ok(Reply { entered: Some(entered), ..reply })
+            let reply = CommandReply::answered(notices::NEW_SESSION);
+            Ok(CommandReply { entered: Some(entered), ..reply })
         })
         .await?;
-        taken.iter().for_each(|(_, run)| self.settled(run.as_ref()));
+        removed.iter().for_each(|(_, run)| self.notify_run_ended(run.as_ref()));
         for lane in lanes {
-            self.handles.delivery.deliver.due(lane).await;
+            self.handles.delivery.lanes.wake(lane).await;
         }
-        self.hooks_hear_of_a_session(&pending.inbound.source, before);
+        self.emit_session_change(&pending.inbound.source, before);
         Ok(())
     }
 
-    /// Where something may have to be said about what the gateway itself put into the queue.
+    /// Lanes that may deliver notices about the internal messages in the queue.
     fn lanes_of_internal(&self, before: InboxId) -> BTreeSet<LaneId> {
         let own = self.queue.iter().map(|waiting| &waiting.pending);
         let own = own.filter(|pending| pending.id < before && pending.inbound.internal);
-        let routes = own.map(|pending| self.handles.channels.way_back(&pending.inbound));
+        let routes = own.map(|pending| self.handles.channels.reply_route(&pending.inbound));
         routes.filter(|route| route.delivery == Delivery::Push).map(|route| route.lane()).collect()
     }
 
-    /// What waits and came before this one: its id, and its author's own name for it.
+    /// Takes the earlier messages off the queue; returns their ids and API run ids.
     fn take_before(&mut self, id: InboxId) -> Vec<(InboxId, Option<String>)> {
-        let earlier = |pending: &Pending| pending.id < id;
+        let earlier = |pending: &PendingMessage| pending.id < id;
         let waiting = self.queue.iter().map(|waiting| &waiting.pending).chain(self.steering());
         let waiting = waiting.filter(|it| earlier(it));
-        let mut taken: Vec<_> = waiting.map(|it| (it.id, it.inbound.source.message_id.clone())).collect();
-        taken.extend(self.arriving.take_back(earlier));
-        self.fetch_first();
+        let mut removed: Vec<_> = waiting.map(|it| (it.id, it.inbound.source.message_id.clone())).collect();
+        removed.extend(self.downloads.remove_where(earlier));
+        self.start_next_download();
         self.queue.retain(|waiting| !earlier(&waiting.pending));
         if let Some(running) = &mut self.running {
             running.steering.retain(|pending| !earlier(pending));
         }
         self.publish_queue();
-        taken
+        removed
     }
 }

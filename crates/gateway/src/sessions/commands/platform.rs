@@ -1,88 +1,86 @@
-//! `/platform`: how the platforms are, from any of them.
+//! `/platform`: lists, retries and pauses platform links.
 
 use petasos_core::Millis;
-use petasos_core::journal::Outcome;
-use petasos_core::link::{Link, State};
-use petasos_store::Pending;
+use petasos_core::journal::MessageOutcome;
+use petasos_core::link::{Failure, Link, State};
+use petasos_store::PendingMessage;
 
 use crate::clock;
 use crate::links::supervisor::LinkHandle;
-use crate::sessions::{Ended, Session};
+use crate::notices::commands as notices;
+use crate::notices::links::state;
+use crate::sessions::{SessionError, SessionTask};
 
-impl Session {
-    pub(in crate::sessions) async fn platform(&mut self, pending: &Pending, args: &str) -> Result<(), Ended> {
+impl SessionTask {
+    pub(in crate::sessions) async fn platform(
+        &mut self,
+        pending: &PendingMessage,
+        args: &str,
+    ) -> Result<(), SessionError> {
         let links = self.handles.lifecycle.links.get().map(Vec::as_slice).unwrap_or_default();
         let (text, outcome) = match args.split_whitespace().collect::<Vec<_>>()[..] {
-            [] | ["list"] => (listed(links), Outcome::Answered),
-            ["retry" | "resume", name] => asked(links, name, Wish::Retry).await,
-            ["pause", name] => asked(links, name, Wish::Pause).await,
-            _ => (
-                "Say what to do with which: /platform retry telegram, /platform pause telegram".into(),
-                Outcome::Refused,
-            ),
+            [] | ["list"] => (list(links), MessageOutcome::Answered),
+            ["retry" | "resume", name] => apply(links, name, LinkAction::Retry).await,
+            ["pause", name] => apply(links, name, LinkAction::Pause).await,
+            _ => (notices::PLATFORM_USAGE.into(), MessageOutcome::Refused),
         };
-        self.answer(pending, text, outcome).await
+        self.reply(pending, text, outcome).await
     }
 }
 
 #[derive(Clone, Copy)]
-enum Wish {
+enum LinkAction {
     Retry,
     Pause,
 }
 
-async fn asked(links: &[LinkHandle], name: &str, wish: Wish) -> (String, Outcome) {
+async fn apply(links: &[LinkHandle], name: &str, action: LinkAction) -> (String, MessageOutcome) {
     let Some(link) = links.iter().find(|link| link.name == name.to_lowercase()) else {
-        return (format!("There is no platform {name} here.\n{}", listed(links)), Outcome::Refused);
+        return (notices::unknown_platform(name, &list(links)), MessageOutcome::Refused);
     };
-    let done = match wish {
-        Wish::Retry => link.retry().await.map(|()| format!("📡 Trying {name} now.")),
-        Wish::Pause => {
-            link.pause().await.map(|()| format!("⏸ {name} is paused. /platform retry {name} brings it back."))
-        }
+    let done = match action {
+        LinkAction::Retry => link.retry().await.map(|()| notices::platform_retrying(name)),
+        LinkAction::Pause => link.pause().await.map(|()| notices::platform_paused(name)),
     };
     match done {
-        Ok(text) => (text, Outcome::Answered),
-        Err(error) => (format!("⚠️ {error}."), Outcome::Refused),
+        Ok(text) => (text, MessageOutcome::Answered),
+        Err(error) => (notices::platform_failed(error), MessageOutcome::Refused),
     }
 }
 
-fn listed(links: &[LinkHandle]) -> String {
+fn list(links: &[LinkHandle]) -> String {
     if links.is_empty() {
-        return "📡 No platform is configured; there are the page and the terminal.".into();
+        return notices::NO_PLATFORMS.into();
     }
-    let line = |link: &LinkHandle| format!("{}: {}", link.name, described(&link.link.borrow(), clock::now()));
-    format!("📡 Platforms\n{}", links.iter().map(line).collect::<Vec<_>>().join("\n"))
+    let line = |link: &LinkHandle| format!("{}: {}", link.name, describe(&link.link.borrow(), clock::now()));
+    notices::platforms(&links.iter().map(line).collect::<Vec<_>>())
 }
 
-/// Without addresses and other details that are not for a chat.
-fn described(link: &Link, now: Millis) -> String {
+fn describe(link: &Link, now: Millis) -> String {
     let heard = match link.last_inbound {
-        Some(at) => format!("last heard {} s ago", now.since(at).as_secs()),
-        None => "never heard".into(),
+        Some(at) => state::heard(now.since(at).as_secs()),
+        None => state::NEVER_HEARD.to_owned(),
     };
     match &link.state {
-        State::Connecting { .. } => match &link.trouble {
-            Some(code) => format!("has trouble connecting ({code}), {heard}"),
-            None => format!("connecting, {heard}"),
+        State::Connecting { .. } => match &link.retry_reason {
+            Some(code) => state::cannot_connect(code, &heard),
+            None => state::connecting(&heard),
         },
         State::Up { .. } => {
-            let trouble = link.trouble.as_ref().map(|code| format!(", has trouble ({code})"));
-            let behind = link.behind_ms.map(|ms| format!(", {} s behind", ms / 1000));
-            let lacks: String =
-                link.lacks.iter().map(|it| format!(", without {} ({})", it.what, it.code)).collect();
-            let (trouble, behind) = (trouble.unwrap_or_default(), behind.unwrap_or_default());
-            format!("connected, {heard}{trouble}{behind}{lacks}")
+            let behind = link.lag_ms.map(|ms| ms / 1000);
+            let connected = state::connected(&heard, link.retry_reason.as_deref(), behind);
+            let outages: String =
+                link.partial_outages.iter().map(|it| state::without(&it.part, &it.code)).collect();
+            connected + &outages
         }
         State::Waiting { until, slow, failure } => {
-            let pace = if *slow { "paused (slow probe)" } else { "down" };
-            let (code, class, wait) = (&failure.code, failure.class.as_str(), until.since(now).as_secs());
-            format!("{pace} ({code}, {class}), next try in {wait} s, {} failed, {heard}", link.attempts)
+            state::waiting(*slow, code_of(failure), until.since(now).as_secs(), link.attempts, &heard)
         }
-        State::Fatal { failure } => {
-            let (code, class) = (&failure.code, failure.class.as_str());
-            format!("stopped ({code}, {class}), {heard}; it needs its owner")
-        }
-        State::Paused => format!("paused, {heard}"),
+        State::Fatal { failure } => state::fatal(code_of(failure), &heard),
+        State::Paused => state::paused(&heard),
     }
+}
+
+fn code_of(failure: &Failure) -> String {
+    format!("{}, {}", failure.code, failure.class.as_str())
 }

@@ -4,58 +4,66 @@ use std::io;
 use std::path::Path;
 
 use petasos_core::Inbound;
-use petasos_core::journal::Outcome;
-use petasos_core::lifecycle::{From, How, Leave};
-use petasos_store::Pending;
+use petasos_core::journal::MessageOutcome;
+use petasos_core::lifecycle::{RestartMethod, RestartOrigin, ShutdownReason};
+use petasos_store::PendingMessage;
 
 use crate::clock;
 use crate::home::restart;
-use crate::sessions::{Ended, Session};
+use crate::notices::commands as notices;
+use crate::sessions::{SessionError, SessionTask};
 
-impl Session {
-    /// Who asked, and that it was done, is on disk before we leave: the next process tells them, and knows the
-    /// command if the platform delivers it again.
-    pub(in crate::sessions) async fn restart(&mut self, pending: &Pending) -> Result<(), Ended> {
-        let situation = self.handles.lifecycle.gate.situation();
-        let how = if self.handles.lifecycle.lifetime.supervised { How::Service } else { How::Detached };
-        let restart = Leave::Restart { how, from: From::Chat };
-        let current = situation.leaving.map(|leaving| leaving.why);
-        let (counts, others) = (current.is_none_or(|current| restart.outranks(current)), situation.active());
-        let text = match (counts, others) {
-            (true, 0) => "🔄 Restarting gateway. I should be back within 60 seconds.".to_owned(),
-            (true, _) => format!("🔄 Restarting gateway. Draining {others} active agent(s) first."),
-            (false, _) if !situation.restart_requested => {
-                "⏹ The gateway is shutting down, and was asked to stay down.".to_owned()
-            }
-            (false, 0) => "🔄 A restart is already in progress.".to_owned(),
-            (false, _) => format!("🔄 A restart is already in progress. Draining {others} active agent(s)."),
+impl SessionTask {
+    /// Writes the request to disk before the shutdown, so that the next process can notify the requester and recognises the command
+    /// if the platform delivers it again.
+    pub(in crate::sessions) async fn restart(
+        &mut self,
+        pending: &PendingMessage,
+    ) -> Result<(), SessionError> {
+        let situation = self.handles.lifecycle.gate.snapshot();
+        let method = if self.handles.lifecycle.lifetime.supervised {
+            RestartMethod::Service
+        } else {
+            RestartMethod::Detached
         };
-        if counts {
-            let (home, inbound) = (self.handles.home.clone(), pending.inbound.clone());
-            let noted = petasos_runtime::blocking(move || note_restart(&home, &inbound)).await;
-            if !matches!(noted, Ok(Ok(()))) {
-                tracing::warn!(?noted, "the chat that asked will not hear that we are back");
+        let restart = ShutdownReason::Restart { method, origin: RestartOrigin::Chat };
+        let current = situation.leaving.map(|leaving| leaving.why);
+        let takes_effect = current.is_none_or(|current| restart.outranks(current));
+        let active = situation.active();
+        let text = match (takes_effect, active) {
+            (true, 0) => notices::RESTARTING.to_owned(),
+            (true, _) => notices::restarting_after_drain(active),
+            (false, _) if !situation.restart_requested => notices::STAYING_DOWN.to_owned(),
+            (false, 0) => notices::ALREADY_RESTARTING.to_owned(),
+            (false, _) => notices::already_restarting_after_drain(active),
+        };
+        if takes_effect {
+            let home = self.handles.home.clone();
+            let inbound = pending.inbound.clone();
+            let stored = petasos_runtime::blocking(move || store_request(&home, &inbound)).await;
+            if !matches!(stored, Ok(Ok(()))) {
+                tracing::warn!(?stored, "cannot store the restart request; its chat will not be notified");
             }
         }
-        self.answer(pending, text, Outcome::Answered).await?;
-        self.handles.lifecycle.gate.leave(restart, None);
+        self.reply(pending, text, MessageOutcome::Answered).await?;
+        self.handles.lifecycle.gate.shut_down(restart, None);
         Ok(())
     }
 }
 
-fn note_restart(home: &Path, inbound: &Inbound) -> io::Result<()> {
+fn store_request(home: &Path, inbound: &Inbound) -> io::Result<()> {
     let source = &inbound.source;
     let platform = source.platform.as_str().to_owned();
     let requested_at = clock::now().0 as f64 / 1000.0;
     let update_id = inbound.dedup.rsplit(':').next().and_then(|number| number.parse().ok());
-    restart::write(home, &restart::Processed { platform: platform.clone(), requested_at, update_id })?;
+    restart::write(home, &restart::LastRestart { platform: platform.clone(), requested_at, update_id })?;
     let Some(chat_id) = source.chat_id.clone() else { return Ok(()) };
-    let note = restart::Notify {
+    let note = restart::RestartRequest {
         platform,
         chat_id,
         chat_type: source.chat_type.as_str().to_owned(),
         thread_id: source.thread_id.clone(),
-        // Some platforms give an address that answers for a while instead of an id: that is nobody's business.
+        // Some platforms give a temporary reply URL instead of an id; it must not be stored.
         message_id: source.message_id.clone().filter(|id| !id.contains("://")),
     };
     restart::write(home, &note)

@@ -1,18 +1,18 @@
-//! Pages of the open internet as text.
+//! The `web_extract` tool: web pages as text.
 
 use futures_util::future::join_all;
-use petasos_agent::readable;
-use petasos_platforms::page::{Page, Pages};
+use petasos_agent::html_to_text;
+use petasos_platforms::page::{PageFetcher, WebPage};
 use serde_json::{Value, json};
 
-use super::Outcome;
+use super::ErrandResult;
 
-/// Characters of one page; the caller may keep what is too much for the model elsewhere.
-const MOST: usize = 100_000;
+/// Maximum characters of one page; the caller may store what exceeds the model's share.
+const MAX_CHARS: usize = 100_000;
 
-pub(super) async fn run(pages: Option<&Pages>, urls: &[String]) -> Outcome {
-    let Some(pages) = pages else { return Err("Pages cannot be fetched here.".to_owned()) };
-    let results = join_all(urls.iter().map(|url| one(pages, url))).await;
+pub(super) async fn run(pages: Option<&PageFetcher>, urls: &[String]) -> ErrandResult {
+    let Some(pages) = pages else { return Err("Web pages cannot be fetched here.".to_owned()) };
+    let results = join_all(urls.iter().map(|url| fetch_page(pages, url))).await;
     if let [result] = results.as_slice()
         && let Some(error) = result.get("error").and_then(Value::as_str)
     {
@@ -21,11 +21,11 @@ pub(super) async fn run(pages: Option<&Pages>, urls: &[String]) -> Outcome {
     Ok(json!({ "results": results }))
 }
 
-/// One page's failure is not the others'.
-async fn one(pages: &Pages, url: &str) -> Value {
+/// Fetches one page; a failure does not affect the others.
+async fn fetch_page(pages: &PageFetcher, url: &str) -> Value {
     match pages.get(url).await {
-        // A long page takes its time; nobody else has to wait for it.
-        Ok(page) => match petasos_runtime::blocking(move || shown(&page)).await {
+        // Off the event loop: converting a long page takes time.
+        Ok(page) => match petasos_runtime::blocking(move || to_json(&page)).await {
             Ok(value) => value,
             Err(_panicked) => json!({"url": url, "error": format!("{url}: it could not be read")}),
         },
@@ -33,7 +33,7 @@ async fn one(pages: &Pages, url: &str) -> Value {
     }
 }
 
-fn shown(page: &Page) -> Value {
+fn to_json(page: &WebPage) -> Value {
     let text = String::from_utf8_lossy(&page.body);
     let textual = page.mime.starts_with("text/")
         || ["json", "xml", "javascript", "yaml"].iter().any(|kind| page.mime.contains(kind));
@@ -41,8 +41,8 @@ fn shown(page: &Page) -> Value {
         return json!({"url": page.url, "error": format!("{} is no text ({}).", page.url, page.mime)});
     }
     let html = page.mime.contains("html") || text.trim_start().starts_with("<!");
-    let (title, text) = if html { readable(&text) } else { (None, text.into_owned()) };
-    let end = text.char_indices().nth(MOST).map(|(end, _)| end);
+    let (title, text) = if html { html_to_text(&text) } else { (None, text.into_owned()) };
+    let end = text.char_indices().nth(MAX_CHARS).map(|(end, _)| end);
     let content = end.map_or(text.as_str(), |end| &text[..end]);
     json!({"url": page.url, "title": title, "content": content, "truncated": page.cut || end.is_some()})
 }
@@ -51,20 +51,20 @@ fn shown(page: &Page) -> Value {
 mod tests {
     use super::*;
 
-    fn page(mime: &str, body: &str) -> Page {
-        Page { url: "https://x.example/".into(), mime: mime.into(), body: body.into(), cut: false }
+    fn page(mime: &str, body: &str) -> WebPage {
+        WebPage { url: "https://x.example/".into(), mime: mime.into(), body: body.into(), cut: false }
     }
 
     #[test]
-    fn pages_are_text_and_what_is_none_is_refused() {
-        let html = shown(&page("text/html", "<title>T</title><p>hello <b>you</b>"));
+    fn converts_pages_to_text_and_refuses_other_types() {
+        let html = to_json(&page("text/html", "<title>T</title><p>hello <b>you</b>"));
         assert_eq!((html["title"].as_str(), html["content"].as_str()), (Some("T"), Some("T\n\nhello you")));
-        assert_eq!(shown(&page("application/json", "{\"a\":1}"))["content"], "{\"a\":1}");
-        assert_eq!(shown(&page("", "<!doctype html><p>x"))["content"], "x");
-        assert!(shown(&page("image/png", "x"))["error"].as_str().is_some());
-        assert!(shown(&page("text/plain", "a\0b"))["error"].as_str().is_some());
-        let long = shown(&page("text/plain", &"ä".repeat(MOST + 1)));
+        assert_eq!(to_json(&page("application/json", "{\"a\":1}"))["content"], "{\"a\":1}");
+        assert_eq!(to_json(&page("", "<!doctype html><p>x"))["content"], "x");
+        assert!(to_json(&page("image/png", "x"))["error"].as_str().is_some());
+        assert!(to_json(&page("text/plain", "a\0b"))["error"].as_str().is_some());
+        let long = to_json(&page("text/plain", &"ä".repeat(MAX_CHARS + 1)));
         assert_eq!(long["truncated"], true);
-        assert_eq!(long["content"].as_str().map(|text| text.chars().count()), Some(MOST));
+        assert_eq!(long["content"].as_str().map(|text| text.chars().count()), Some(MAX_CHARS));
     }
 }

@@ -1,51 +1,50 @@
-//! Messages with files: let in when their files are here, and in the order in which they came, what was queued among them.
+//! Messages whose files are being downloaded, in order with the messages behind them.
 //!
-//! The first of them is being fetched, in a task of its own; the others wait behind it, whether they have files or
-//! not. Meanwhile the session hears everything else: commands, reports, a stop. A crash leaves them in the inbox.
+//! One task downloads the files of the first message; later messages wait behind it, with or without files. The session keeps
+//! handling commands, reports and stops. A crash leaves the messages in the inbox.
 
 use std::collections::VecDeque;
 
-use petasos_core::admission::{Arrival, QUEUE_CAP, Refusal};
+use petasos_core::admission::{AdmissionRefusal, Arrival, MAX_QUEUED};
 use petasos_core::command::{self as slash, Name, Parsed};
-use petasos_core::journal::Outcome;
+use petasos_core::journal::MessageOutcome;
 use petasos_core::message::Attachment;
 use petasos_core::{Inbound, InboxId, Source};
-use petasos_store::Pending;
+use petasos_store::PendingMessage;
 use tokio::task::JoinHandle;
 
-use super::admit::Promise;
-use crate::inbound::downloads::Fetcher;
+use super::admit::AdmissionPromise;
+use crate::inbound::downloads::Downloader;
+use crate::notices::files as notices;
 use crate::runtime::commit::Commit;
-use crate::runtime::fault_injection::{Planted, planted};
-use crate::sessions::messages::reply::Reply;
-use crate::sessions::{Ended, Session};
+use crate::runtime::fault_injection::{PlantedBug, planted};
+use crate::sessions::messages::reply::CommandReply;
+use crate::sessions::{SessionError, SessionTask};
 
-/// Those on their way into the queue, oldest first; the first one's files are being fetched.
 #[derive(Debug, Default)]
-pub(in crate::sessions) struct Arriving {
-    waiting: VecDeque<Coming>,
-    /// Always there while somebody waits. Dropping it ends the fetch.
-    fetch: Option<Fetch>,
+pub(in crate::sessions) struct PendingDownloads {
+    waiting: VecDeque<WaitingMessage>,
+    /// Set while messages wait. Aborted on drop.
+    fetch: Option<DownloadTask>,
 }
 
 #[derive(Debug)]
-struct Coming {
-    /// As it is in the inbox.
-    pending: Pending,
+struct WaitingMessage {
+    pending: PendingMessage,
     arrival: Arrival,
-    promise: Promise,
+    promise: AdmissionPromise,
 }
 
 #[derive(Debug)]
-struct Fetch(JoinHandle<Inbound>);
+struct DownloadTask(JoinHandle<Inbound>);
 
-impl Drop for Fetch {
+impl Drop for DownloadTask {
     fn drop(&mut self) {
         self.0.abort();
     }
 }
 
-impl Arriving {
+impl PendingDownloads {
     pub(in crate::sessions) fn is_empty(&self) -> bool {
         self.waiting.is_empty()
     }
@@ -54,147 +53,151 @@ impl Arriving {
         self.waiting.len()
     }
 
-    pub(in crate::sessions) fn holds(&self, id: InboxId) -> bool {
-        self.waiting.iter().any(|coming| coming.pending.id == id)
+    pub(in crate::sessions) fn contains(&self, id: InboxId) -> bool {
+        self.waiting.iter().any(|message| message.pending.id == id)
     }
 
-    /// Whether a message of the same author, which could be answered with it, is among them.
-    pub(in crate::sessions) fn holds_of(&self, author: &Source) -> bool {
-        let is_of = |coming: &Coming| coming.pending.inbound.source.user_id == author.user_id;
-        self.waiting.iter().any(|coming| coming.arrival == Arrival::Text && is_of(coming))
+    /// Whether a message of the same author is among them, which could share a turn.
+    pub(in crate::sessions) fn contains_author(&self, author: &Source) -> bool {
+        let is_of = |message: &WaitingMessage| message.pending.inbound.source.user_id == author.user_id;
+        self.waiting.iter().any(|message| message.arrival == Arrival::Text && is_of(message))
     }
 
-    /// Forgets those that `gone` names; their ids are returned.
-    pub(in crate::sessions) fn take_back(
+    /// Removes the messages that match and returns their ids and API run ids.
+    pub(in crate::sessions) fn remove_where(
         &mut self,
-        gone: impl Fn(&Pending) -> bool,
+        matches: impl Fn(&PendingMessage) -> bool,
     ) -> Vec<(InboxId, Option<String>)> {
-        if self.waiting.front().is_some_and(|first| gone(&first.pending)) {
+        if self.waiting.front().is_some_and(|first| matches(&first.pending)) {
             self.fetch = None;
         }
-        let taken = self.waiting.iter().map(|coming| &coming.pending).filter(|it| gone(it));
-        let taken = taken.map(|it| (it.id, it.inbound.source.message_id.clone())).collect();
-        self.waiting.retain(|coming| !gone(&coming.pending));
-        taken
+        let removed = self.waiting.iter().map(|message| &message.pending).filter(|it| matches(it));
+        let removed = removed.map(|it| (it.id, it.inbound.source.message_id.clone())).collect();
+        self.waiting.retain(|message| !matches(&message.pending));
+        removed
     }
 }
 
-/// The first message with what became of its files; never, if none is fetched. `None`: the fetch panicked.
-pub(in crate::sessions) async fn fetched(arriving: &mut Arriving) -> Option<Inbound> {
+/// The first message after its download; pending for ever if none runs. `None`: the download panicked.
+pub(in crate::sessions) async fn next_downloaded(arriving: &mut PendingDownloads) -> Option<Inbound> {
     match &mut arriving.fetch {
-        Some(Fetch(task)) => task.await.ok(),
+        Some(DownloadTask(task)) => task.await.ok(),
         None => std::future::pending().await,
     }
 }
 
-impl Session {
-    /// Whether a message must wait for files, its own or those of one before it.
-    pub(in crate::sessions) fn waits_for_files(&self, pending: &Pending) -> bool {
-        !self.arriving.is_empty() || Fetcher::wants(&pending.inbound)
+impl SessionTask {
+    /// Whether a message must wait for downloads, its own or those of an earlier message.
+    pub(in crate::sessions) fn must_wait_for_files(&self, pending: &PendingMessage) -> bool {
+        !self.downloads.is_empty() || Downloader::wants(&pending.inbound)
     }
 
     /// The same for a message that an earlier process accepted.
-    pub(in crate::sessions) fn still_waits_for_files(&self, pending: &Pending) -> bool {
-        self.waits_for_files(pending) && !planted(Planted::ForgetsFiles)
+    pub(in crate::sessions) fn must_still_wait_for_files(&self, pending: &PendingMessage) -> bool {
+        self.must_wait_for_files(pending) && !planted(PlantedBug::ForgetsFiles)
     }
 
-    /// Whoever comes when too many wait is turned away here: once in, a message has its place.
-    pub(in crate::sessions) async fn await_files(
+    /// Appends a message, or refuses it if the queue is full. An accepted message keeps its place.
+    pub(in crate::sessions) async fn enqueue_download(
         &mut self,
-        pending: Pending,
+        pending: PendingMessage,
         arrival: Arrival,
-        promise: Promise,
-    ) -> Result<(), Ended> {
-        let full = self.queue.len() + self.steering().len() + self.arriving.len() >= QUEUE_CAP;
-        if full && promise == Promise::NotYet && arrival != Arrival::Internal {
-            let text = Refusal::QueueFull.text().into_owned();
-            return self.answer(&pending, text, Outcome::Refused).await;
+        promise: AdmissionPromise,
+    ) -> Result<(), SessionError> {
+        let full = self.queue.len() + self.steering().len() + self.downloads.len() >= MAX_QUEUED;
+        if full && promise == AdmissionPromise::NotYet && arrival != Arrival::Internal {
+            let text = AdmissionRefusal::QueueFull.text().into_owned();
+            return self.reply(&pending, text, MessageOutcome::Refused).await;
         }
-        self.arriving.waiting.push_back(Coming { pending, arrival, promise });
-        self.fetch_first();
+        self.downloads.waiting.push_back(WaitingMessage { pending, arrival, promise });
+        self.start_next_download();
         Ok(())
     }
 
-    /// Starts to fetch for the first message, unless that is under way.
-    pub(in crate::sessions) fn fetch_first(&mut self) {
-        let Some(first) = self.arriving.waiting.front().filter(|_| self.arriving.fetch.is_none()) else {
+    /// Starts the download of the first message, unless it is running.
+    pub(in crate::sessions) fn start_next_download(&mut self) {
+        let Some(first) = self.downloads.waiting.front().filter(|_| self.downloads.fetch.is_none()) else {
             return;
         };
-        let (handles, key) = (self.handles.clone(), self.key.clone());
-        let (id, inbound) = (first.pending.id, first.pending.inbound.clone());
+        let handles = self.handles.clone();
+        let key = self.key.clone();
+        let id = first.pending.id;
+        let inbound = first.pending.inbound.clone();
         let task = petasos_runtime::spawn(async move {
             let adapter = handles.channels.adapter(inbound.source.platform).cloned();
-            handles.fetcher.fetch(adapter.as_deref(), &key, id, inbound).await
+            handles.downloader.fetch(adapter.as_deref(), &key, id, inbound).await
         });
-        self.arriving.fetch = Some(Fetch(task));
+        self.downloads.fetch = Some(DownloadTask(task));
     }
 
-    /// What became of the first message's files is kept; then it is let in, and all behind it that wait for no files
-    /// of their own.
-    pub(in crate::sessions) async fn files_are_here(
+    /// Stores the result of the first message's download, then admits it and the following messages without files.
+    pub(in crate::sessions) async fn on_files_fetched(
         &mut self,
         inbound: Option<Inbound>,
-    ) -> Result<(), Ended> {
-        self.arriving.fetch = None;
-        let Some(mut first) = self.arriving.waiting.pop_front() else { return Ok(()) };
-        first.pending.inbound = inbound.unwrap_or_else(|| given_up(first.pending.inbound));
+    ) -> Result<(), SessionError> {
+        self.downloads.fetch = None;
+        let Some(mut first) = self.downloads.waiting.pop_front() else { return Ok(()) };
+        first.pending.inbound = inbound.unwrap_or_else(|| with_failed_files(first.pending.inbound));
         let pending = first.pending.clone();
-        self.handling = Some(pending.clone());
-        let (address, trouble) = (self.address(&pending), troubles(&pending.inbound).map(Reply::answered));
-        let (id, kept, reply) = (pending.id, pending.inbound.clone(), trouble.clone());
-        // One commit: whoever goes on after a crash neither says it again nor leaves it out.
-        self.change(Commit::Rewrite, move |tx| {
-            tx.rewrite(id, &kept)?;
-            reply.as_ref().map_or(Ok(()), |reply| address.tell(tx, reply, vec![]))
+        self.current = Some(pending.clone());
+        let address = self.address(&pending);
+        let notice = failure_notice(&pending.inbound).map(CommandReply::answered);
+        let id = pending.id;
+        let downloaded = pending.inbound.clone();
+        let reply = notice.clone();
+        // One commit: a crash neither repeats nor loses the notice.
+        self.write(Commit::Rewrite, move |tx| {
+            tx.rewrite(id, &downloaded)?;
+            reply.as_ref().map_or(Ok(()), |reply| address.enqueue_reply(tx, reply, vec![]))
         })
         .await?;
-        if trouble.is_some() {
-            self.told(&pending, None).await?;
+        if notice.is_some() {
+            self.publish_reply(&pending, None).await?;
         }
-        self.let_in(first).await?;
+        self.admit_fetched(first).await?;
         while let Some(next) =
-            self.arriving.waiting.pop_front_if(|next| !Fetcher::wants(&next.pending.inbound))
+            self.downloads.waiting.pop_front_if(|next| !Downloader::wants(&next.pending.inbound))
         {
-            self.handling = Some(next.pending.clone());
-            self.let_in(next).await?;
+            self.current = Some(next.pending.clone());
+            self.admit_fetched(next).await?;
         }
-        self.fetch_first();
+        self.start_next_download();
         Ok(())
     }
 
-    async fn let_in(&mut self, coming: Coming) -> Result<(), Ended> {
-        let Coming { mut pending, arrival, promise } = coming;
+    async fn admit_fetched(&mut self, message: WaitingMessage) -> Result<(), SessionError> {
+        let WaitingMessage { mut pending, arrival, promise } = message;
         if let (Arrival::Queued, Parsed::Known(Name::Queue, text)) =
             (arrival, slash::parse(&pending.inbound.text))
         {
             pending.inbound.text = text;
         }
         match promise {
-            Promise::Given => {
-                self.enqueue(pending, arrival, Promise::Given);
+            AdmissionPromise::Given => {
+                self.enqueue(pending, arrival, AdmissionPromise::Given);
                 Ok(())
             }
-            Promise::NotYet => {
-                Box::pin(self.take_up()).await?;
+            AdmissionPromise::NotYet => {
+                Box::pin(self.resume_turn()).await?;
                 self.admit(pending, arrival).await
             }
         }
     }
 }
 
-/// Fetching panicked: nothing of it is tried again.
-fn given_up(mut inbound: Inbound) -> Inbound {
-    for attachment in inbound.attachments.iter_mut().filter(|it| it.is_wanted()) {
-        attachment.trouble = Some("fetching it failed".into());
+/// Marks the files as failed after a panic; they are not tried again.
+fn with_failed_files(mut inbound: Inbound) -> Inbound {
+    for attachment in inbound.attachments.iter_mut().filter(|it| it.needs_download()) {
+        attachment.error = Some(notices::DOWNLOAD_FAILED.into());
     }
     inbound
 }
 
-/// What to tell the author; `None`: all is well.
-fn troubles(inbound: &Inbound) -> Option<String> {
+/// `None`: every file was received.
+fn failure_notice(inbound: &Inbound) -> Option<String> {
     let line = |it: &Attachment| {
         let name = it.name.as_deref().map(|name| format!(" {name}")).unwrap_or_default();
-        it.trouble.as_ref().map(|why| format!("⚠️ I could not read your {}{name}: {why}.", it.kind))
+        it.error.as_ref().map(|why| notices::not_received(&it.kind, &name, why))
     };
     let lines: Vec<String> = inbound.attachments.iter().filter_map(line).collect();
     (!lines.is_empty()).then(|| lines.join("\n"))

@@ -1,85 +1,86 @@
-//! What hooks are told of a session, and what they are asked.
+//! Hook events of a session, and the command hooks.
 
 use petasos_core::Source;
 use petasos_core::command::{self as slash, Parsed};
 use petasos_core::ids::SessionId;
-use petasos_core::journal::Outcome;
+use petasos_core::journal::MessageOutcome;
 use petasos_core::transcript::ToolCall;
-use petasos_store::Pending;
+use petasos_store::PendingMessage;
 use serde_json::{Value, json};
 
-use crate::background::hooks::{Said, context, shown};
-use crate::sessions::Session;
-use crate::sessions::turn::Running;
+use crate::background::hooks::{HookDecision, context, excerpt};
+use crate::sessions::SessionTask;
+use crate::sessions::turn::RunningTurn;
 
-impl Session {
-    /// Asked only about what the author may use: a hook opens nothing that is closed.
-    pub(in crate::sessions) async fn ask_hooks(&self, pending: &Pending) -> Said {
+impl SessionTask {
+    /// Runs only if the author may use the command: a hook cannot grant access.
+    pub(in crate::sessions) async fn run_command_hooks(&self, pending: &PendingMessage) -> HookDecision {
         let (command, args) = match slash::parse(&pending.inbound.text) {
             Parsed::Known(name, args) => (name.as_str().to_owned(), args),
             Parsed::Unknown(name) => {
                 let args = pending.inbound.text.split_once(char::is_whitespace).map(|(_, args)| args.trim());
                 (name, args.unwrap_or_default().to_owned())
             }
-            Parsed::Text => return Said::Allow,
+            Parsed::Text => return HookDecision::Allow,
         };
-        if !self.allows(pending, &command) {
-            return Said::Allow;
+        if !self.may_use_command(pending, &command) {
+            return HookDecision::Allow;
         }
-        let session = self.show.borrow().session.clone();
-        let mut about = context(&pending.inbound.source, session.as_ref());
-        about["command"] = command.as_str().into();
-        about["args"] = shown(&args).into();
-        about["message"] = shown(&pending.inbound.text).into();
-        self.handles.hooks.ask(&command, about).await
+        let session = self.view_tx.borrow().session.clone();
+        let mut event_fields = context(&pending.inbound.source, session.as_ref());
+        event_fields["command"] = command.as_str().into();
+        event_fields["args"] = excerpt(&args).into();
+        event_fields["message"] = excerpt(&pending.inbound.text).into();
+        self.handles.hooks.intercept(&command, event_fields).await
     }
 
-    /// A turn begins. `fresh`: so does its transcript, in the place of that one.
-    pub(in crate::sessions) fn hooks_hear_the_start(&self, fresh: Option<Option<SessionId>>) {
+    /// `fresh`: the turn also starts a transcript, replacing that one.
+    pub(in crate::sessions) fn emit_turn_start(&self, fresh: Option<Option<SessionId>>) {
         let Some(running) = &self.running else { return };
         if let (Some(before), Some(author)) = (fresh, &running.author) {
-            self.changed_to(author, before.as_ref(), Some(&running.turn.session));
+            self.emit_transcript_change(author, before.as_ref(), Some(&running.turn.session));
         }
-        self.handles.hooks.tell("agent:start", || about(running));
+        self.handles.hooks.notify("agent:start", || event_fields(running));
     }
 
-    pub(in crate::sessions) fn hooks_hear_a_step(&self, calls: &[ToolCall]) {
+    pub(in crate::sessions) fn emit_turn_step(&self, calls: &[ToolCall]) {
         let Some(running) = &self.running else { return };
-        self.handles.hooks.tell("agent:step", || {
-            let mut about = about(running);
-            about["iteration"] = running.turn.step.into();
-            about["tool_names"] = calls.iter().map(|call| call.name.as_str()).collect();
-            about
+        self.handles.hooks.notify("agent:step", || {
+            let mut event_fields = event_fields(running);
+            event_fields["iteration"] = running.turn.step.into();
+            event_fields["tool_names"] = calls.iter().map(|call| call.name.as_str()).collect();
+            event_fields
         });
     }
 
-    pub(in crate::sessions) fn hooks_hear_the_end(&self, running: &Running, outcome: Outcome) {
-        self.handles.hooks.tell("agent:end", || {
-            let mut about = about(running);
-            about["response"] = running.answered.as_str().into();
-            about["outcome"] = outcome.as_str().into();
-            about
+    pub(in crate::sessions) fn emit_turn_end(&self, running: &RunningTurn, outcome: MessageOutcome) {
+        self.handles.hooks.notify("agent:end", || {
+            let mut event_fields = event_fields(running);
+            event_fields["response"] = running.answer.as_str().into();
+            event_fields["outcome"] = outcome.as_str().into();
+            event_fields
         });
     }
 
-    /// Somebody asked for a new transcript, and it is there.
-    pub(in crate::sessions) fn hooks_hear_of_a_session(&self, author: &Source, before: Option<SessionId>) {
-        let now = self.show.borrow().session.clone();
-        self.changed_to(author, before.as_ref(), now.as_ref());
+    /// A command has switched to another transcript.
+    pub(in crate::sessions) fn emit_session_change(&self, author: &Source, before: Option<SessionId>) {
+        let now = self.view_tx.borrow().session.clone();
+        self.emit_transcript_change(author, before.as_ref(), now.as_ref());
     }
 
-    fn changed_to(&self, author: &Source, before: Option<&SessionId>, now: Option<&SessionId>) {
+    fn emit_transcript_change(&self, author: &Source, before: Option<&SessionId>, now: Option<&SessionId>) {
         if before.is_some() {
-            self.handles.hooks.tell("session:end", || context(author, before));
-            self.handles.hooks.tell("session:reset", || context(author, now));
+            self.handles.hooks.notify("session:end", || context(author, before));
+            self.handles.hooks.notify("session:reset", || context(author, now));
         }
-        self.handles.hooks.tell("session:start", || context(author, now));
+        self.handles.hooks.notify("session:start", || context(author, now));
     }
 }
 
-fn about(running: &Running) -> Value {
+fn event_fields(running: &RunningTurn) -> Value {
     let session = Some(&running.turn.session);
-    let mut about = running.author.as_ref().map_or_else(|| json!({}), |author| context(author, session));
-    about["message"] = running.asked.as_str().into();
-    about
+    let mut event_fields =
+        running.author.as_ref().map_or_else(|| json!({}), |author| context(author, session));
+    event_fields["message"] = running.question.as_str().into();
+    event_fields
 }

@@ -1,4 +1,4 @@
-//! Messages of a session: waiting for their files, admission, replies without a turn, hook events.
+//! Messages of a session: downloads, admission, replies without a turn, hook events.
 
 pub(super) mod admit;
 pub(super) mod files;

@@ -1,10 +1,10 @@
-//! Asking, and waiting for the end of it.
+//! Asks a question and waits for its end.
 
 use std::sync::Arc;
 use std::time::Duration;
 
-use petasos_agent::{Ended, People, Question};
-use petasos_approval::{Ending, MOST_WAITING, Offer};
+use petasos_agent::{Question, QuestionChannel, QuestionFuture};
+use petasos_approval::{ApprovalOutcome, MAX_PENDING, OfferedChoices};
 use petasos_core::ids::RowId;
 use petasos_core::journal::Write;
 use petasos_core::message::Delivery;
@@ -15,42 +15,41 @@ use petasos_core::{Route, SessionId, SessionKey, Source, TurnId};
 use petasos_store::{Error as StoreError, QuestionRow, Tx};
 use tokio::sync::{oneshot, watch};
 
-use super::{Kind, Questions, Waiter, body, kind, shown};
+use super::{Kind, Questions, Waiter, encode, kind_of, render_question};
 use crate::runtime::commit::Commit;
-use crate::runtime::fault_injection::{Planted, planted};
-use crate::sessions::view::{self, View};
+use crate::runtime::fault_injection::{PlantedBug, planted};
+use crate::sessions::view::{self, SessionView};
 use crate::{Error, clock};
 
-/// The people of one turn.
 #[derive(Debug)]
-pub(crate) struct Asker {
+pub(crate) struct QuestionIssuer {
     questions: Questions,
     key: SessionKey,
     session: SessionId,
     turn: TurnId,
     route: Route,
     origin: Source,
-    show: Arc<watch::Sender<View>>,
-    scope: Scope,
-    offer: Offer,
+    view_tx: Arc<watch::Sender<SessionView>>,
+    scope: QuestionScope,
+    offer: OfferedChoices,
 }
 
-/// What may be asked.
+/// Which kinds of questions are possible.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Scope {
+pub(crate) enum QuestionScope {
     Anything,
-    /// A program answers with one of the choices, never in words.
-    Consent,
+    /// API clients answer approvals only, never in words.
+    ApprovalsOnly,
 }
 
-impl Asker {
+impl QuestionIssuer {
     pub(crate) fn new(
         questions: &Questions,
         turn: &Turn,
         origin: &Source,
-        show: &Arc<watch::Sender<View>>,
-        scope: Scope,
-        offer: Offer,
+        view_tx: &Arc<watch::Sender<SessionView>>,
+        scope: QuestionScope,
+        offer: OfferedChoices,
     ) -> Self {
         Self {
             questions: questions.clone(),
@@ -59,60 +58,65 @@ impl Asker {
             turn: turn.id,
             route: turn.route.clone(),
             origin: origin.clone(),
-            show: show.clone(),
+            view_tx: view_tx.clone(),
             scope,
             offer,
         }
     }
 }
 
-/// Messages over which one question may be spread. Well below what a text is cut at, since markup makes it longer.
-const MOST_PARTS: usize = 10;
+/// Messages that one question may span. Well below the limit of a split text, since markup makes it longer.
+const MAX_PARTS: usize = 10;
 
-impl People for Asker {
-    fn room(&self) -> usize {
+impl QuestionChannel for QuestionIssuer {
+    fn command_limit(&self) -> usize {
         let can = self.questions.0.channels.capabilities(self.route.platform);
-        // A character takes up to two units.
-        can.max_message.saturating_mul(MOST_PARTS) / 2
+        can.max_message.saturating_mul(MAX_PARTS) / 2
     }
 
-    fn ask<'a>(&'a self, call: &'a str, question: Question, patience: Duration) -> Ended<'a> {
+    fn ask<'a>(&'a self, call: &'a str, question: Question, timeout: Duration) -> QuestionFuture<'a> {
         Box::pin(async move {
-            if self.scope == Scope::Consent && kind(&question) == Kind::Clarify {
-                return Ending::Denied { reason: None };
+            if self.scope == QuestionScope::ApprovalsOnly && kind_of(&question) == Kind::Clarify {
+                return ApprovalOutcome::Denied { reason: None };
             }
-            match self.put(call, question, patience).await {
+            match self.ask_and_wait(call, question, timeout).await {
                 Ok(ending) => ending,
                 Err(error) => {
-                    tracing::warn!(key = %self.key, %error, "a question could not be asked");
-                    Ending::Lost
+                    tracing::warn!(key = %self.key, %error, "cannot ask a question");
+                    ApprovalOutcome::Lost
                 }
             }
         })
     }
 }
 
-/// Dropped when nobody waits any more, whatever the reason.
-struct Wait<'a> {
+/// Marks the question as abandoned when the waiting future is dropped.
+struct WaitGuard<'a> {
     questions: &'a Questions,
     id: &'a str,
 }
 
-impl Drop for Wait<'_> {
+impl Drop for WaitGuard<'_> {
     fn drop(&mut self) {
         let mut waiting = self.questions.lock();
         if let Some(waiter) = waiting.get_mut(self.id) {
             waiter.answer = None;
-            self.questions.0.gone.notify_one();
+            self.questions.0.waiter_dropped.notify_one();
         }
     }
 }
 
-impl Asker {
-    async fn put(&self, call: &str, question: Question, patience: Duration) -> Result<Ending, Error> {
+impl QuestionIssuer {
+    async fn ask_and_wait(
+        &self,
+        call: &str,
+        question: Question,
+        timeout: Duration,
+    ) -> Result<ApprovalOutcome, Error> {
         let now = clock::now();
-        let (id, expires_at) = (petasos_approval::name(clock::random()), now.after(patience));
-        let (text, buttons) = shown(&id, &question, self.offer, now, expires_at);
+        let id = petasos_approval::request_id(clock::random());
+        let expires_at = now.after(timeout);
+        let (text, buttons) = render_question(&id, &question, self.offer, now, expires_at);
         let row = QuestionRow {
             id: id.clone(),
             key: self.key.clone(),
@@ -120,11 +124,11 @@ impl Asker {
             turn: self.turn,
             call: call.to_owned(),
             origin: self.origin.clone(),
-            kind: match kind(&question) {
+            kind: match kind_of(&question) {
                 Kind::Approval => "approval".into(),
                 Kind::Clarify => "clarify".into(),
             },
-            body: body(&question).map_err(Error::Store)?,
+            body: encode(&question).map_err(Error::Store)?,
             outbox: None,
             asked_row: None,
             ended_row: None,
@@ -132,7 +136,7 @@ impl Asker {
             expires_at,
             ending: None,
         };
-        let asked = view::Asked::of(&id, &text, &buttons);
+        let question_view = view::OpenQuestion::of(&id, &text, &buttons);
         let draft = Draft {
             route: self.route.clone(),
             session_key: Some(self.key.clone()),
@@ -141,28 +145,29 @@ impl Asker {
             text,
             buttons,
         };
-        // Before the commit: whoever answers finds somebody waiting.
+        // Before the commit: an answer must find the waiter.
         let (answer, mut answered) = oneshot::channel();
         let waiter = Waiter {
             expires_at,
             key: self.key.clone(),
-            kind: kind(&question),
-            show: self.show.clone(),
+            kind: kind_of(&question),
+            view_tx: self.view_tx.clone(),
             answer: Some(answer),
         };
         self.questions.lock().insert(id.clone(), waiter);
-        let wait = Wait { questions: &self.questions, id: &id };
-        let kept = self.questions.0.db.write(Commit::Question, move |tx| keep(tx, row, &draft)).await;
-        let Some(last) = kept.inspect_err(|_refused| drop(self.questions.lock().remove(&id)))? else {
+        let wait = WaitGuard { questions: &self.questions, id: &id };
+        let stored =
+            self.questions.0.db.write(Commit::Question, move |tx| store_question(tx, row, &draft)).await;
+        let Some(last) = stored.inspect_err(|_refused| drop(self.questions.lock().remove(&id)))? else {
             self.questions.lock().remove(&id);
-            return Ok(Ending::Lost);
+            return Ok(ApprovalOutcome::Lost);
         };
-        self.show.send_modify(|view| {
-            view.questions.push(asked);
+        self.view_tx.send_modify(|view| {
+            view.questions.push(question_view);
             view.rows = view.rows.max(last);
         });
         if self.route.delivery == Delivery::Push {
-            self.questions.0.deliver.due(self.route.lane()).await;
+            self.questions.0.lanes.wake(self.route.lane()).await;
         }
         let ending = petasos_runtime::select! {
             ending = &mut answered => ending.ok(),
@@ -170,30 +175,34 @@ impl Asker {
         };
         let ending = match ending {
             Some(ending) => ending,
-            None => self.questions.end(&id, Ending::TimedOut).await?,
+            None => self.questions.end(&id, ApprovalOutcome::TimedOut).await?,
         };
         drop(wait);
-        if planted(Planted::SilenceIsConsent) && ending == Ending::TimedOut {
-            return Ok(Ending::Allowed { choice: petasos_approval::Choice::Once });
+        if planted(PlantedBug::SilenceIsConsent) && ending == ApprovalOutcome::TimedOut {
+            return Ok(ApprovalOutcome::Allowed { choice: petasos_approval::Choice::Once });
         }
         Ok(ending)
     }
 }
 
-/// The question and what shows it: one commit. `None`: too many wait already.
-fn keep(tx: &Tx<'_>, mut row: QuestionRow, draft: &Draft) -> Result<Option<Option<RowId>>, StoreError> {
-    if tx.open_questions(&row.key)?.len() >= MOST_WAITING {
+/// Stores the question and its message in one commit. `None`: too many open questions.
+fn store_question(
+    tx: &Tx<'_>,
+    mut row: QuestionRow,
+    draft: &Draft,
+) -> Result<Option<Option<RowId>>, StoreError> {
+    if tx.open_questions(&row.key)?.len() >= MAX_PENDING {
         return Ok(None);
     }
     let now = row.asked_at;
     match draft.route.delivery {
-        Delivery::Push => row.outbox = Some(tx.owe_new(draft, now)?),
+        Delivery::Push => row.outbox = Some(tx.enqueue_new(draft, now)?),
         Delivery::Pull => {
             let message = Message::notice(draft.text.clone(), now);
             tx.apply(&[Write::Append { session: row.session.clone(), message }], now)?;
             row.asked_row = tx.last_row(&row.session)?;
         }
     }
-    tx.ask(&row)?;
+    tx.insert_question(&row)?;
     Ok(Some(row.asked_row))
 }

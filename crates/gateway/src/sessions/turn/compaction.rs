@@ -1,164 +1,178 @@
-//! Making room in a conversation that has become too long for its model.
+//! Compaction of a conversation that is too long for its model.
 //!
-//! Nothing here writes: a pass ends in a [`Relief`] that the session commits as a whole. Whoever dies before that has
-//! changed nothing.
+//! Nothing here writes: a pass ends in a value that the session commits as a whole, so a crash changes nothing.
 
 use std::sync::Arc;
 use std::time::Duration;
 
-use petasos_agent::compact::{Conversation, Force, Plan, Room, fallback, labelled, question};
-use petasos_agent::{Class, Request};
-use petasos_core::compaction::{Pace, Pass, Relief};
-use petasos_core::transcript::{Bill, Message};
+use petasos_agent::compaction::{
+    CompactionInput, CompactionLimits, CompactionPlan, CompactionTrigger, fallback_summary, label_summary,
+    summary_prompt,
+};
+use petasos_agent::{ModelFailureClass, ModelRequest};
+use petasos_core::compaction::{Compaction, CompactionThrottle, PassResult};
+use petasos_core::transcript::{Message, UsageRecord};
 
-use super::prepare::Prepared;
+use super::prepare::PreparedCall;
 use crate::clock;
-use crate::runtime::fault_injection::{Planted, planted};
+use crate::runtime::fault_injection::{PlantedBug, planted};
 use crate::sessions::Handles;
 use crate::sessions::errands;
 
-/// A summary that takes longer than this is not waited for.
-const PATIENCE: Duration = Duration::from_secs(120);
-/// Characters that a summary is made from, at most.
-const MATERIAL: usize = 400_000;
+const SUMMARY_TIMEOUT: Duration = Duration::from_secs(120);
+const MAX_INPUT_CHARS: usize = 400_000;
 
-/// What a pass found, to be committed.
+/// The result of a pass, to be committed.
 #[derive(Debug)]
-pub(in crate::sessions) struct Relieved {
-    pub(in crate::sessions) relief: Relief,
-    pub(in crate::sessions) bill: Bill,
-    /// Tokens before and after, as far as we can tell.
+pub(in crate::sessions) struct CompactionOutcome {
+    pub(in crate::sessions) compaction: Compaction,
+    pub(in crate::sessions) usage: UsageRecord,
+    /// Estimated tokens before and after.
     pub(in crate::sessions) tokens: (usize, usize),
 }
 
-/// A summary, and how getting it went.
 struct Summary {
-    /// `None`: the conversation stays as it is.
+    /// `None`: leave the conversation unchanged.
     text: Option<String>,
-    pass: Pass,
-    bill: Bill,
+    pass: PassResult,
+    usage: UsageRecord,
 }
 
-pub(in crate::sessions) fn room(handles: &Handles) -> Room {
-    Room { tokens: handles.agent.brain.window().threshold(), rows: handles.settings.compression.rows }
+pub(in crate::sessions) fn room(handles: &Handles) -> CompactionLimits {
+    CompactionLimits {
+        tokens: handles.agent.model_chain.window().threshold(),
+        rows: handles.settings.compression.rows,
+    }
 }
 
-/// Makes room. `None`: there is nothing that could go.
-pub(in crate::sessions) async fn relieve(
+/// `None`: nothing can be compacted.
+pub(in crate::sessions) async fn compact(
     handles: &Handles,
-    it: &Prepared,
-    force: Force,
+    it: &PreparedCall,
+    force: CompactionTrigger,
     focus: Option<&str>,
-) -> Option<Relieved> {
-    let (conversation, room) = (it.conversation(), room(handles));
+) -> Option<CompactionOutcome> {
+    let conversation = it.conversation();
+    let room = room(handles);
     let plan = conversation.plan(room, force)?;
-    let middle = conversation.middle(&plan);
-    let summary = match middle.is_empty() {
-        true => Summary { text: Some(String::new()), pass: Pass::Effective, bill: Bill::default() },
-        false => sum_up(handles, it, &middle, force, focus).await,
+    let middle = conversation.rows_to_summarise(&plan);
+    let summary = if middle.is_empty() {
+        Summary { text: Some(String::new()), pass: PassResult::Effective, usage: UsageRecord::default() }
+    } else {
+        summarise(handles, it, &middle, force, focus).await
     };
-    let Summary { text, pass, bill } = summary;
-    let (now, before) = (clock::now(), conversation.tokens());
+    let Summary { text, pass, usage } = summary;
+    let now = clock::now();
+    let before = conversation.tokens();
     let Some(text) = text else {
-        tracing::warn!(session = %it.request.session, "the conversation could not be summed up; it stays as it is");
-        let relief = Relief { pace: it.pace.after(pass, now), ..Relief::default() };
-        return Some(Relieved { relief, bill, tokens: (before, before) });
+        tracing::warn!(session = %it.request.session, "no summary; the conversation stays unchanged");
+        let compaction = Compaction { throttle: it.throttle.after(pass, now), ..Compaction::default() };
+        return Some(CompactionOutcome { compaction, usage, tokens: (before, before) });
     };
-    let (relief, after) = carried_out(&conversation, &plan, text);
-    let fewer_rows = relief.replaced.is_some() && conversation.rows.len() > room.rows;
+    let (compaction, after) = apply_plan(&conversation, &plan, text);
+    let fewer_rows = compaction.replaced.is_some() && conversation.rows.len() > room.rows;
     let made_room = fewer_rows || after.saturating_mul(100) <= before.saturating_mul(95);
-    let pass = if made_room || pass != Pass::Effective { pass } else { Pass::Ineffective };
-    let relief = Relief { pace: it.pace.after(pass, now), ..relief };
-    tracing::info!(session = %it.request.session, before, after, "room was made in a conversation");
-    Some(Relieved { relief, bill, tokens: (before, after) })
+    let pass = if made_room || pass != PassResult::Effective { pass } else { PassResult::Ineffective };
+    let compaction = Compaction { throttle: it.throttle.after(pass, now), ..compaction };
+    tracing::info!(session = %it.request.session, before, after, "conversation compacted");
+    Some(CompactionOutcome { compaction, usage, tokens: (before, after) })
 }
 
-/// What the store has to do, and the tokens that are left.
-fn carried_out(conversation: &Conversation<'_>, plan: &Plan, text: String) -> (Relief, usize) {
-    let after = conversation.after(plan, &text);
-    let (emptied, mut replaced) = (conversation.emptied(plan), conversation.replaced(plan, text));
-    if let (true, Some(replaced), Some(last)) =
-        (planted(Planted::HidesTooMuch), &mut replaced, conversation.ids.last())
+/// The rows to change, and the remaining tokens.
+fn apply_plan(
+    conversation: &CompactionInput<'_>,
+    plan: &CompactionPlan,
+    text: String,
+) -> (Compaction, usize) {
+    let after = conversation.size_after(plan, &text);
+    let emptied = conversation.rows_to_empty(plan);
+    let mut replaced = conversation.replacement(plan, text);
+    if planted(PlantedBug::HidesTooMuch)
+        && let Some(replaced) = &mut replaced
+        && let Some(last) = conversation.ids.last()
     {
         replaced.through = *last;
     }
-    let relief = Relief { emptied, replaced, pace: Pace::default(), prompt: Some(after.prompt) };
-    (relief, after.tokens)
+    let compaction =
+        Compaction { emptied, replaced, throttle: CompactionThrottle::default(), prompt: Some(after.prompt) };
+    (compaction, after.tokens)
 }
 
-/// Asks the model, or writes what can be written without one.
-async fn sum_up(
+/// Asks the model for a summary, or builds a plain list without it.
+async fn summarise(
     handles: &Handles,
-    it: &Prepared,
+    it: &PreparedCall,
     middle: &[&Message],
-    force: Force,
+    force: CompactionTrigger,
     focus: Option<&str>,
 ) -> Summary {
-    // What is still to be done must not get lost with what is summed up.
-    let todo = errands::reminder(&handles.db, &it.request.session).await;
-    let kept = |text: &str| match &todo {
-        Some(todo) => labelled(&format!("{text}\n\n{todo}")),
-        None => labelled(text),
+    // Open todo items must survive the summary.
+    let todo = errands::open_items(&handles.db, &it.request.session).await;
+    let with_todo = |text: &str| match &todo {
+        Some(todo) => label_summary(&format!("{text}\n\n{todo}")),
+        None => label_summary(text),
     };
-    let without = |pass, bill| Summary { text: Some(kept(&fallback(middle))), pass, bill };
-    if handles.agent.brain.describe().is_demo() {
-        return without(Pass::Effective, Bill::default());
+    let plain_list = |pass, usage| Summary { text: Some(with_todo(&fallback_summary(middle))), pass, usage };
+    if handles.agent.model_chain.describe().is_demo() {
+        return plain_list(PassResult::Effective, UsageRecord::default());
     }
-    if !it.pace.rested(clock::now()) {
-        return without(Pass::Failed, Bill::default());
+    if !it.throttle.allows_request(clock::now()) {
+        return plain_list(PassResult::Failed, UsageRecord::default());
     }
-    let most = MATERIAL.min(handles.agent.brain.window().context.saturating_mul(2));
-    let (system, asked) = question(middle, focus, most);
-    let request = Request {
+    let most = MAX_INPUT_CHARS.min(handles.agent.model_chain.window().context.saturating_mul(2));
+    let (system, prompt) = summary_prompt(middle, focus, most);
+    let request = ModelRequest {
         system,
-        messages: vec![Message::user(asked, clock::now())],
+        messages: vec![Message::user(prompt, clock::now())],
         note: None,
         closing: None,
         tools: Arc::default(),
         model: it.request.model.clone(),
         session: it.request.session.clone(),
     };
-    let mut nobody_watches = |_| {};
-    let asked = handles.agent.brain.answer(&request, &mut nobody_watches);
-    let class = match tokio::time::timeout(PATIENCE, asked).await {
-        // Its prompt says nothing about the size of the conversation.
+    let mut ignore_chunks = |_| {};
+    let completion = handles.agent.model_chain.complete(&request, &mut ignore_chunks);
+    let class = match tokio::time::timeout(SUMMARY_TIMEOUT, completion).await {
+        // The size of this prompt is not the size of the conversation.
         Ok(Ok(answer)) => {
-            let bill = Bill { prompt: None, ..answer.bill };
+            let usage = UsageRecord { prompt: None, ..answer.usage };
             return match answer.text.trim() {
-                "" => without(Pass::Failed, bill),
-                text => Summary { text: Some(kept(text)), pass: Pass::Effective, bill },
+                "" => plain_list(PassResult::Failed, usage),
+                text => Summary { text: Some(with_todo(text)), pass: PassResult::Effective, usage },
             };
         }
         Ok(Err(failure)) => failure.class,
-        Err(_elapsed) => Class::Timeout,
+        Err(_elapsed) => ModelFailureClass::Timeout,
     };
-    let pass = if class == Class::Timeout { Pass::TimedOut } else { Pass::Failed };
-    match (force, passes_by(class)) {
-        (Force::No, true) => Summary { text: None, pass, bill: Bill::default() },
-        (Force::Yes, _) | (Force::No, false) => without(pass, Bill::default()),
+    let pass = if class == ModelFailureClass::Timeout { PassResult::TimedOut } else { PassResult::Failed };
+    match (force, is_transient(class)) {
+        (CompactionTrigger::Threshold, true) => Summary { text: None, pass, usage: UsageRecord::default() },
+        (CompactionTrigger::Forced, _) | (CompactionTrigger::Threshold, false) => {
+            plain_list(pass, UsageRecord::default())
+        }
     }
 }
 
-/// Whether a later summary may well be had: then the conversation is better left as it is for now.
-fn passes_by(class: Class) -> bool {
+/// True for transient errors: a later summary may succeed.
+fn is_transient(class: ModelFailureClass) -> bool {
     match class {
-        Class::Auth
-        | Class::Billing
-        | Class::RateLimit
-        | Class::Overloaded
-        | Class::ServerError
-        | Class::Timeout
-        | Class::Unreached
-        | Class::Cut
-        | Class::Tls => true,
-        Class::ContextOverflow
-        | Class::PayloadTooLarge
-        | Class::OutputLimit
-        | Class::ModelNotFound
-        | Class::Refused
-        | Class::BadRequest
-        | Class::Malformed
-        | Class::Empty
-        | Class::Truncated => false,
+        ModelFailureClass::Auth
+        | ModelFailureClass::Billing
+        | ModelFailureClass::RateLimit
+        | ModelFailureClass::Overloaded
+        | ModelFailureClass::ServerError
+        | ModelFailureClass::Timeout
+        | ModelFailureClass::Unreachable
+        | ModelFailureClass::StreamCut
+        | ModelFailureClass::Tls => true,
+        ModelFailureClass::ContextOverflow
+        | ModelFailureClass::PayloadTooLarge
+        | ModelFailureClass::OutputLimit
+        | ModelFailureClass::ModelNotFound
+        | ModelFailureClass::Refused
+        | ModelFailureClass::BadRequest
+        | ModelFailureClass::Malformed
+        | ModelFailureClass::Empty
+        | ModelFailureClass::Truncated => false,
     }
 }

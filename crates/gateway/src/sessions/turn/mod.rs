@@ -1,92 +1,89 @@
-//! A running turn: how it starts, works, shrinks its conversation, stalls, and is recovered after a crash.
+//! The open turn of a session: start, model calls and tools, compaction, stall detection, recovery.
 //!
-//! [`Running`] owns everything that lives as long as the open turn; dropping it ends the work and gives the slot back. On
-//! disk a turn is its journal: a crash leaves it open, and `recover` builds a parked `Running` from it.
+//! [`RunningTurn`] owns everything that lives as long as the open turn; dropping it aborts the work and returns the slot. On disk a
+//! turn is its journal: a crash leaves it open, and `recover` restores it as a parked `RunningTurn`.
 
 pub(super) mod begin;
 pub(super) mod compaction;
 pub(super) mod feed;
-pub(super) mod notices;
 pub(super) mod prepare;
+pub(super) mod publish;
 pub(super) mod recover;
-pub(super) mod show;
 pub(super) mod stall;
 pub(super) mod work;
 
 use std::sync::Arc;
 
-use petasos_agent::outcome::Room;
-use petasos_agent::{Alive, ToolSpec};
+use petasos_agent::tool_output::OutputBudget;
+use petasos_agent::{ToolSpec, TurnHeartbeat};
 use petasos_core::Source;
 use petasos_core::turn::Turn;
-use petasos_store::Pending;
+use petasos_store::PendingMessage;
 use tokio::time::Instant;
 
-use crate::lifecycle::gate::Slot;
-use crate::sessions::Past;
-use work::Work;
+use crate::lifecycle::gate::GateSlot;
+use crate::sessions::TaskHistory;
+use work::TurnWork;
 
-/// The open turn of a session.
-pub(super) struct Running {
+pub(super) struct RunningTurn {
     pub(super) turn: Turn,
-    /// Who asked for it, and where.
+    /// The author of the message that started the turn.
     pub(super) author: Option<Source>,
-    /// What was asked, and answered so far, as much as hooks are told.
-    pub(super) asked: String,
-    pub(super) answered: String,
-    pub(super) standing: Standing,
-    /// It takes up what was interrupted.
+    /// Question and answer so far, shortened for hooks.
+    pub(super) question: String,
+    pub(super) answer: String,
+    pub(super) slot: TurnSlot,
     pub(super) resumed: bool,
-    /// The call or the tools under way. Dropping it ends them.
-    pub(super) work: Option<Work>,
-    /// What the results of the model's last answer may still put before it.
-    pub(super) room: Option<Arc<Room>>,
-    /// The tools that it is offered, from its first question to its last.
+    /// The model call or tools in progress; aborted on drop.
+    pub(super) work: Option<TurnWork>,
+    /// How much context the results of the current tool calls may use.
+    pub(super) room: Option<Arc<OutputBudget>>,
+    /// The tools offered to the model, fixed for the whole turn.
     pub(super) offered: Option<Arc<[ToolSpec]>>,
-    /// Signs of life, and whether its author was told that there are none.
-    pub(super) alive: Alive,
+    /// Time of the last progress, and whether the author was warned of a stall.
+    pub(super) alive: TurnHeartbeat,
     pub(super) warned: bool,
-    /// Messages that go to the model with the next tool result.
-    pub(super) steering: Vec<Pending>,
-    /// When the chat begins to follow it; most turns are over by then.
-    pub(super) follow_at: Option<Instant>,
+    /// Messages that are appended to the next tool result.
+    pub(super) steering: Vec<PendingMessage>,
+    /// When previews start; most turns are over by then.
+    pub(super) preview_at: Option<Instant>,
 }
 
-/// Whether a turn has its place among all that run.
-pub(super) enum Standing {
-    /// Found open, and nobody has taken it up yet. How the task before this one ended.
-    Parked(Past),
-    AtWork(Slot),
+/// Whether the turn has a slot and runs.
+pub(super) enum TurnSlot {
+    /// Found open and not resumed yet; with the history of this session's tasks.
+    Parked(TaskHistory),
+    Active(GateSlot),
 }
 
-impl Running {
-    pub(super) fn new(turn: Turn, author: Option<Source>, asked: String, standing: Standing) -> Self {
+impl RunningTurn {
+    pub(super) fn new(turn: Turn, author: Option<Source>, question: String, slot: TurnSlot) -> Self {
         Self {
             turn,
             author,
-            asked,
-            answered: String::new(),
-            standing,
+            question,
+            answer: String::new(),
+            slot,
             resumed: false,
             work: None,
             room: None,
             offered: None,
-            alive: Alive::default(),
+            alive: TurnHeartbeat::default(),
             warned: false,
             steering: vec![],
-            follow_at: None,
+            preview_at: None,
         }
     }
 
-    pub(super) fn parked(&self) -> Option<Past> {
-        match self.standing {
-            Standing::Parked(past) => Some(past),
-            Standing::AtWork(_) => None,
+    pub(super) fn parked_history(&self) -> Option<TaskHistory> {
+        match self.slot {
+            TurnSlot::Parked(history) => Some(history),
+            TurnSlot::Active(_) => None,
         }
     }
 
     pub(super) fn sign_of_life(&mut self) {
-        self.alive.sign();
+        self.alive.record();
         self.warned = false;
     }
 }

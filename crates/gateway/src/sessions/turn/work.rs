@@ -1,80 +1,82 @@
-//! What a turn has under way: one model call, or one group of tools.
+//! The work of a turn: one model call, or one group of tool calls.
 //!
-//! Runs in a task of its own, so that a panic is a report like any other. Dropping [`Work`] ends it. Text
-//! goes straight into the view, guarded by turn and attempt; results come back as reports.
+//! Runs in its own task, so that a panic becomes a report like any other. Dropping [`TurnWork`] aborts it. Text goes directly into
+//! the view, fenced by turn and attempt; results come back as reports.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use futures_util::{StreamExt as _, stream};
-use petasos_agent::compact::Force;
-use petasos_agent::outcome::{Room, present};
-use petasos_agent::{Alive, Chunk, Class, Later, Person, SessionCtx, ToolSpec, repeated};
-use petasos_approval::Offer;
-use petasos_core::lifecycle::Doing;
+use petasos_agent::compaction::CompactionTrigger;
+use petasos_agent::tool_output::{OutputBudget, render_result};
+use petasos_agent::{
+    AsyncDelivery, Chunk, ModelFailureClass, Respondent, SessionCtx, ToolSpec, TurnHeartbeat,
+    duplicate_result,
+};
+use petasos_approval::OfferedChoices;
+use petasos_core::lifecycle::TurnActivity;
 use petasos_core::message::ChatType;
-use petasos_core::session::Reader;
+use petasos_core::session::ReaderKind;
 use petasos_core::transcript::{EffectState, ToolCall};
-use petasos_core::turn::{Answer, Closing, Phase, Progress, ToolEnd, Turn};
+use petasos_core::turn::{CallProgress, Cutoff, ModelAnswer, Phase, ToolReport, Turn};
 use petasos_core::{Platform, SessionId, SessionKey, Source, TurnId};
-use petasos_store::Pending;
+use petasos_store::PendingMessage;
 use tokio::sync::{mpsc, watch};
 use tokio::task::JoinHandle;
 use tokio::time::Instant;
 
-use super::prepare::{Asked, prepare, prepare_quietly};
-use crate::api::runs::Wish;
-use crate::background::delegation::Place;
+use super::prepare::{ModelCall, prepare, prepare_without_turn};
+use crate::api::runs::RunOptions;
+use crate::background::delegation::ChildLevel;
 use crate::inbound::downloads;
 #[cfg(feature = "simulation")]
-use crate::runtime::fault_injection::{Planted, planted};
-use crate::sessions::questions::{Asker, Scope};
-use crate::sessions::turn::compaction::{self, Relieved, relieve};
-use crate::sessions::turn::{Running, Standing, notices};
-use crate::sessions::view::{Live, View};
-use crate::sessions::{Compressing, Handles, Session};
-use crate::{Error, clock};
+use crate::runtime::fault_injection::{PlantedBug, planted};
+use crate::sessions::questions::{QuestionIssuer, QuestionScope};
+use crate::sessions::turn::compaction::{self, CompactionOutcome, compact};
+use crate::sessions::turn::{RunningTurn, TurnSlot};
+use crate::sessions::view::{LiveTurn, SessionView};
+use crate::sessions::{Handles, ManualCompaction, SessionTask};
+use crate::{Error, clock, notices};
 
 #[derive(Debug)]
-pub(in crate::sessions) struct Work {
+pub(in crate::sessions) struct TurnWork {
     attempt: u32,
-    /// Tools without a result yet; empty for a model call.
+    /// Tool calls without a result; empty for a model call.
     open: Vec<String>,
-    /// Room is being made in the conversation: whoever writes now waits.
-    relieving: Arc<AtomicBool>,
+    /// Compaction is running: new messages wait.
+    compacting: Arc<AtomicBool>,
     task: JoinHandle<()>,
-    reports: mpsc::Receiver<Report>,
+    reports: mpsc::Receiver<WorkReport>,
 }
 
-impl Drop for Work {
+impl Drop for TurnWork {
     fn drop(&mut self) {
         #[cfg(feature = "simulation")]
-        if planted(Planted::HearsOldWork) && self.open.is_empty() {
-            return abandoned::keep(&mut self.reports);
+        if planted(PlantedBug::AcceptsStaleResult) && self.open.is_empty() {
+            return abandoned::retain(&mut self.reports);
         }
         self.task.abort();
     }
 }
 
 #[derive(Debug)]
-pub(in crate::sessions) enum Report {
+pub(in crate::sessions) enum WorkReport {
     Answered {
         attempt: u32,
-        answer: Answer,
+        answer: ModelAnswer,
     },
-    /// The conversation was too long for the model; this makes room.
-    Relieved {
+    /// The conversation was too long and has been compacted.
+    Compacted {
         attempt: u32,
-        relieved: Relieved,
+        compaction: CompactionOutcome,
     },
-    /// It is too long, and nothing more can go.
+    /// Too long, and nothing is left to compact.
     Exhausted {
         attempt: u32,
     },
-    /// What `/compress` found; `None`: nothing can go.
     Compressed {
         session: SessionId,
-        relieved: Option<Relieved>,
+        compaction: Option<CompactionOutcome>,
     },
     Failed {
         attempt: u32,
@@ -83,7 +85,7 @@ pub(in crate::sessions) enum Report {
     ToolEnded {
         attempt: u32,
         call: String,
-        end: ToolEnd,
+        end: ToolReport,
     },
     ToolsEnded,
     Panicked {
@@ -92,56 +94,58 @@ pub(in crate::sessions) enum Report {
     },
 }
 
-impl Work {
-    pub(in crate::sessions) fn is_relieving(&self) -> bool {
-        self.relieving.load(Ordering::Relaxed)
+impl TurnWork {
+    pub(in crate::sessions) fn is_compacting(&self) -> bool {
+        self.compacting.load(Ordering::Relaxed)
     }
 }
 
-/// The next thing the work has to say; never, if there is none.
-pub(in crate::sessions) async fn next(work: Option<&mut Work>) -> Report {
+/// The next report; pending for ever without work.
+pub(in crate::sessions) async fn next_report(work: Option<&mut TurnWork>) -> WorkReport {
     let Some(current) = work else {
         return std::future::pending().await;
     };
     match current.reports.recv().await {
-        Some(Report::ToolEnded { attempt, call, end }) => {
+        Some(WorkReport::ToolEnded { attempt, call, end }) => {
             current.open.retain(|id| *id != call);
-            Report::ToolEnded { attempt, call, end }
+            WorkReport::ToolEnded { attempt, call, end }
         }
         Some(report) => report,
         None => {
-            let (attempt, open) = (current.attempt, std::mem::take(&mut current.open));
-            Report::Panicked { attempt, open }
+            let attempt = current.attempt;
+            let open = std::mem::take(&mut current.open);
+            WorkReport::Panicked { attempt, open }
         }
     }
 }
 
-/// Reports that may wait for the session.
-const REPORTS: usize = 8;
-/// Tools that run at the same time.
-const PARALLEL: usize = 8;
+const REPORT_DEPTH: usize = 8;
+const MAX_PARALLEL_TOOLS: usize = 8;
 
-impl Running {
-    fn doing(&self, doing: Doing) {
-        if let Standing::AtWork(slot) = &self.standing {
-            slot.doing(doing);
+impl RunningTurn {
+    fn set_activity(&self, set_activity: TurnActivity) {
+        if let TurnSlot::Active(slot) = &self.slot {
+            slot.set_activity(set_activity);
         }
     }
 }
 
-impl Session {
-    pub(in crate::sessions) fn call_model(&mut self, attempt: u32, closing: Option<Closing>) {
+impl SessionTask {
+    pub(in crate::sessions) fn call_model(&mut self, attempt: u32, closing: Option<Cutoff>) {
         let Some(running) = &mut self.running else { return };
-        let (handles, show, resumed) = (self.handles.clone(), self.show.clone(), running.resumed);
-        running.doing(Doing::Thinking);
+        let handles = self.handles.clone();
+        let view_tx = self.view_tx.clone();
+        let resumed = running.resumed;
+        running.set_activity(TurnActivity::Thinking);
         running.sign_of_life();
-        let (turn, alive) = (running.turn.clone(), running.alive.clone());
+        let turn = running.turn.clone();
+        let alive = running.alive.clone();
         let offered =
             running.offered.get_or_insert_with(|| handles.agent.tools_of(&turn.key).specs()).clone();
         let channel = running.author.as_ref().map_or(turn.route.platform, |author| author.platform);
-        let later = Later::from(self.handles.channels.capabilities(channel).async_delivery);
-        show.send_modify(|view| {
-            view.live = Some(Live {
+        let later = AsyncDelivery::from(self.handles.channels.capabilities(channel).async_delivery);
+        view_tx.send_modify(|view| {
+            view.live = Some(LiveTurn {
                 turn: turn.id,
                 step: turn.step,
                 attempt,
@@ -149,109 +153,111 @@ impl Session {
                 tools: Vec::new(),
             });
         });
-        let (reports, inbox) = mpsc::channel(REPORTS);
-        let relieving = Arc::new(AtomicBool::new(false));
-        let busy = relieving.clone();
+        let (reports, inbox) = mpsc::channel(REPORT_DEPTH);
+        let compacting = Arc::new(AtomicBool::new(false));
+        let busy = compacting.clone();
         #[cfg(feature = "simulation")]
-        abandoned::hear(attempt, &reports);
+        abandoned::replay(attempt, &reports);
         let task = petasos_runtime::spawn(async move {
-            let asked = Asked { attempt, closing, resumed, later };
-            let report = think(&handles, &show, &turn, (asked, offered), &busy, &alive).await;
-            // A session that has moved on does not want to know.
+            let call = ModelCall { attempt, closing, resumed, later };
+            let report = call_and_report(&handles, &view_tx, &turn, (call, offered), &busy, &alive).await;
+            // The session may have abandoned this work.
             let _ = reports.send(report).await;
         });
-        running.work = Some(Work { attempt, open: vec![], relieving, task, reports: inbox });
+        running.work = Some(TurnWork { attempt, open: vec![], compacting, task, reports: inbox });
     }
 
     pub(in crate::sessions) fn run_tools(&mut self, attempt: u32, calls: Vec<ToolCall>) {
         let Some(running) = &mut self.running else { return };
-        running.doing(Doing::Acting(calls.iter().map(|call| call.name.clone()).collect()));
+        running.set_activity(TurnActivity::Acting(calls.iter().map(|call| call.name.clone()).collect()));
         running.sign_of_life();
         let turn = &running.turn;
-        let (asking, author, alive) = (turn.clone(), running.author.clone(), running.alive.clone());
-        // One that repeats a call of an earlier group is not run either.
+        let asking = turn.clone();
+        let author = running.author.clone();
+        let alive = running.alive.clone();
+        // Includes earlier groups, so that a repeated call is not run again.
         let all = match &turn.phase {
             Phase::Acting { calls, .. } => calls.clone(),
             Phase::Thinking | Phase::Over => calls.clone(),
         };
-        let (handles, show, id) = (self.handles.clone(), self.show.clone(), turn.id);
-        show.send_modify(|view| {
+        let handles = self.handles.clone();
+        let view_tx = self.view_tx.clone();
+        let id = turn.id;
+        view_tx.send_modify(|view| {
             let tools = calls.iter().map(|call| call.name.clone()).collect();
-            view.live = Some(Live { turn: id, step: turn.step, attempt, text: String::new(), tools });
+            view.live = Some(LiveTurn { turn: id, step: turn.step, attempt, text: String::new(), tools });
         });
         let open = calls.iter().map(|call| call.id.clone()).collect();
-        let window = self.handles.agent.brain.window().context;
-        let room = running.room.get_or_insert_with(|| Arc::new(Room::of(window))).clone();
-        let (reports, inbox) = mpsc::channel(REPORTS);
+        let window = self.handles.agent.model_chain.window().context;
+        let room = running.room.get_or_insert_with(|| Arc::new(OutputBudget::of(window))).clone();
+        let (reports, inbox) = mpsc::channel(REPORT_DEPTH);
         let task = petasos_runtime::spawn(async move {
-            let ctx = context(&handles, &asking, author.as_ref(), &show, alive).await;
-            // One that is alone minds its own time.
+            let ctx = tool_context(&handles, &asking, author.as_ref(), &view_tx, alive).await;
+            // A single call has its own timeout.
             let patience = handles.settings.tools_patience.filter(|_| calls.len() > 1);
             let until = patience.map(|patience| Instant::now() + patience);
             let each: Vec<_> =
                 calls.iter().map(|call| run_one(&handles, &ctx, &room, &all, call, until)).collect();
-            // At the same time, and heard of in their order.
-            let mut ended = stream::iter(each).buffered(PARALLEL);
+            // Run concurrently, reported in order.
+            let mut ended = stream::iter(each).buffered(MAX_PARALLEL_TOOLS);
             while let Some((call, end)) = ended.next().await {
-                // A session that has moved on does not want to know.
-                let _ = reports.send(Report::ToolEnded { attempt, call, end }).await;
+                let _ = reports.send(WorkReport::ToolEnded { attempt, call, end }).await;
             }
-            let _ = reports.send(Report::ToolsEnded).await;
+            let _ = reports.send(WorkReport::ToolsEnded).await;
         });
-        let relieving = Arc::default();
-        running.work = Some(Work { attempt, open, relieving, task, reports: inbox });
+        let compacting = Arc::default();
+        running.work = Some(TurnWork { attempt, open, compacting, task, reports: inbox });
     }
 }
 
-impl Session {
-    /// Sums the conversation up because somebody asked for it. The command stays in the inbox until that is done.
-    pub(in crate::sessions) fn start_compressing(
+impl SessionTask {
+    /// Starts `/compress`. The command stays in the inbox until the work is done.
+    pub(in crate::sessions) fn start_compaction(
         &mut self,
-        asked: Pending,
+        command: PendingMessage,
         session: SessionId,
         focus: Option<String>,
     ) {
-        let (handles, key) = (self.handles.clone(), self.key.clone());
-        let (reports, inbox) = mpsc::channel(REPORTS);
+        let handles = self.handles.clone();
+        let key = self.key.clone();
+        let (reports, inbox) = mpsc::channel(REPORT_DEPTH);
         let task = petasos_runtime::spawn(async move {
-            let report = match compress(&handles, key, session.clone(), focus.as_deref()).await {
-                Ok(relieved) => Report::Compressed { session, relieved },
-                Err(error) => Report::Failed { attempt: 0, notice: format!("⚠️ {error}") },
+            let report = match compact_now(&handles, key, session.clone(), focus.as_deref()).await {
+                Ok(compaction) => WorkReport::Compressed { session, compaction },
+                Err(error) => WorkReport::Failed { attempt: 0, notice: notices::turns::failed(error) },
             };
-            // A session that has moved on does not want to know.
             let _ = reports.send(report).await;
         });
-        let relieving = Arc::new(AtomicBool::new(true));
-        let work = Work { attempt: 0, open: vec![], relieving, task, reports: inbox };
-        self.compressing = Some(Compressing { asked, work });
+        let compacting = Arc::new(AtomicBool::new(true));
+        let work = TurnWork { attempt: 0, open: vec![], compacting, task, reports: inbox };
+        self.compaction = Some(ManualCompaction { command, work });
     }
 }
 
-async fn compress(
+async fn compact_now(
     handles: &Handles,
     key: SessionKey,
     session: SessionId,
     focus: Option<&str>,
-) -> Result<Option<Relieved>, Error> {
-    let prepared = prepare_quietly(handles, key, session).await?;
-    // Closed only if the handles are gone, and then nobody is here to ask.
+) -> Result<Option<CompactionOutcome>, Error> {
+    let prepared = prepare_without_turn(handles, key, session).await?;
+    // Closed only when the handles are gone.
     let Ok(_permit) = handles.agent.calls.acquire().await else { return Ok(None) };
-    Ok(relieve(handles, &prepared, Force::Yes, focus).await)
+    Ok(compact(handles, &prepared, CompactionTrigger::Forced, focus).await)
 }
 
-/// `all`: the calls of the same answer.
 async fn run_one(
     handles: &Handles,
     ctx: &SessionCtx,
-    room: &Room,
+    room: &OutputBudget,
     all: &[ToolCall],
     call: &ToolCall,
     until: Option<Instant>,
-) -> (String, ToolEnd) {
-    let known = |content, progress| ToolEnd { content, effect: EffectState::Known, progress };
+) -> (String, ToolReport) {
+    let known = |content, progress| ToolReport { content, effect: EffectState::Known, progress };
     let id = call.id.clone();
-    if let Some(result) = repeated(all, call) {
-        return (id, known(result.content, Progress::None));
+    if let Some(result) = duplicate_result(all, call) {
+        return (id, known(result.content, CallProgress::None));
     }
     let tools = handles.agent.tools_of(&ctx.key);
     let run = tools.run(ctx, call);
@@ -260,95 +266,102 @@ async fn run_one(
         None => Ok(run.await),
     };
     let Ok(result) = result else {
-        let content = notices::TOO_SLOW.into();
-        return (id, ToolEnd { content, effect: EffectState::Unknown, progress: Progress::Failed });
+        let content = notices::model::TOOL_TOO_SLOW.into();
+        return (id, ToolReport { content, effect: EffectState::Unknown, progress: CallProgress::Failed });
     };
-    let progress = match result.failed {
-        true => Progress::Failed,
-        false if tools.read_only(&call.name) => Progress::Read,
-        false => Progress::Changed,
+    let progress = if result.failed {
+        CallProgress::Failed
+    } else if tools.read_only(&call.name) {
+        CallProgress::Read
+    } else {
+        CallProgress::Changed
     };
     let effect = if result.unknown { EffectState::Unknown } else { EffectState::Known };
-    (id, ToolEnd { content: present(ctx, room, call, result.content).await, effect, progress })
+    (id, ToolReport { content: render_result(ctx, room, call, result.content).await, effect, progress })
 }
 
-/// Asks the model. A conversation that is too long for it is made shorter instead: the turn then asks again.
-async fn think(
+/// Calls the model. If the conversation is too long, compacts it instead; the turn then calls again.
+async fn call_and_report(
     handles: &Handles,
-    show: &Arc<watch::Sender<View>>,
+    view_tx: &Arc<watch::Sender<SessionView>>,
     turn: &Turn,
-    (asked, offered): (Asked, Arc<[ToolSpec]>),
-    relieving: &AtomicBool,
-    alive: &Alive,
-) -> Report {
-    let (id, attempt) = (turn.id, asked.attempt);
-    let failed = |notice: String| Report::Failed { attempt, notice };
-    let mut prepared = match prepare(handles, turn, asked, offered).await {
+    (call, offered): (ModelCall, Arc<[ToolSpec]>),
+    compacting: &AtomicBool,
+    alive: &TurnHeartbeat,
+) -> WorkReport {
+    let id = turn.id;
+    let attempt = call.attempt;
+    let failed = |notice: String| WorkReport::Failed { attempt, notice };
+    let mut prepared = match prepare(handles, turn, call, offered).await {
         Ok(prepared) => prepared,
         Err(error) => {
-            return failed(format!(
-                "⚠️ I could not read our conversation ({error}). Your message is kept; send /retry to try again."
-            ));
+            return failed(notices::turns::conversation_unreadable(error));
         }
     };
-    // Closed only if the handles are gone, and then nobody is here to ask.
+    // Closed only when the handles are gone.
     let Ok(_permit) = handles.agent.calls.acquire().await else {
-        return failed(notices::PANICKED.to_owned());
+        return failed(notices::turns::PANICKED.to_owned());
     };
-    let may_relieve = handles.settings.compression.enabled && turn.relieved < handles.settings.limits.reliefs;
+    let may_relieve =
+        handles.settings.compression.enabled && turn.compactions < handles.settings.limits.compactions;
     let long =
-        prepared.conversation().is_long(compaction::room(handles)) && prepared.pace.allows(clock::now());
+        prepared.conversation().is_long(compaction::room(handles)) && prepared.throttle.allows(clock::now());
     if may_relieve && long {
-        relieving.store(true, Ordering::Relaxed);
-        if let Some(relieved) = relieve(handles, &prepared, Force::No, None).await {
-            return Report::Relieved { attempt, relieved };
+        compacting.store(true, Ordering::Relaxed);
+        if let Some(compaction) = compact(handles, &prepared, CompactionTrigger::Threshold, None).await {
+            return WorkReport::Compacted { attempt, compaction };
         }
-        relieving.store(false, Ordering::Relaxed);
+        compacting.store(false, Ordering::Relaxed);
     }
-    prepared.speak();
+    prepared.insert_note();
     let mut on_chunk = |chunk| {
-        alive.sign();
-        show_chunk(show, id, attempt, chunk);
+        alive.record();
+        show_chunk(view_tx, id, attempt, chunk);
     };
-    let failure = match handles.agent.brain.answer(&prepared.request, &mut on_chunk).await {
-        Ok(answer) => return Report::Answered { attempt, answer: said(handles, &turn.key, answer) },
+    let failure = match handles.agent.model_chain.complete(&prepared.request, &mut on_chunk).await {
+        Ok(answer) => {
+            return WorkReport::Answered { attempt, answer: to_core_answer(handles, &turn.key, answer) };
+        }
         Err(failure) => failure,
     };
-    prepared.fall_silent();
-    tracing::warn!(turn = %id, class = failure.class.as_str(), "the model could not answer");
+    prepared.remove_note();
+    tracing::warn!(turn = %id, class = failure.class.as_str(), "model call failed");
     match failure.class {
-        Class::ContextOverflow | Class::PayloadTooLarge if !handles.settings.compression.enabled => {
-            failed(notices::TOO_LONG.into())
+        ModelFailureClass::ContextOverflow | ModelFailureClass::PayloadTooLarge
+            if !handles.settings.compression.enabled =>
+        {
+            failed(notices::turns::TOO_LONG.into())
         }
-        Class::ContextOverflow | Class::PayloadTooLarge => {
-            relieving.store(true, Ordering::Relaxed);
-            let relieved = match may_relieve {
-                true => relieve(handles, &prepared, Force::Yes, None).await,
-                false => None,
+        ModelFailureClass::ContextOverflow | ModelFailureClass::PayloadTooLarge => {
+            compacting.store(true, Ordering::Relaxed);
+            let compaction = if may_relieve {
+                compact(handles, &prepared, CompactionTrigger::Forced, None).await
+            } else {
+                None
             };
-            match relieved {
-                Some(relieved) => Report::Relieved { attempt, relieved },
-                None if prepared.is_first() => failed(notices::TOO_LONG_MESSAGE.into()),
-                None => Report::Exhausted { attempt },
+            match compaction {
+                Some(compaction) => WorkReport::Compacted { attempt, compaction },
+                None if prepared.is_first() => failed(notices::turns::MESSAGE_TOO_LONG.into()),
+                None => WorkReport::Exhausted { attempt },
             }
         }
-        _ => failed(format!("⚠️ {}", failure.message)),
+        _ => failed(notices::turns::failed(failure.message)),
     }
 }
 
-fn said(handles: &Handles, key: &SessionKey, answer: petasos_agent::Answer) -> Answer {
-    let petasos_agent::Answer { mut text, calls, bill, partial, .. } = answer;
+fn to_core_answer(handles: &Handles, key: &SessionKey, answer: petasos_agent::ModelResponse) -> ModelAnswer {
+    let petasos_agent::ModelResponse { mut text, calls, usage, partial, .. } = answer;
     if partial {
-        text.push_str(notices::CUT_OFF);
+        text.push_str(notices::turns::CUT_OFF);
     }
     let tools = handles.agent.tools_of(key);
     let groups = tools.groups(&handles.settings.workspace, &calls);
     let astray = !calls.is_empty() && !calls.iter().any(|call| tools.knows(&call.name));
-    Answer { text, calls, groups, astray, bill, partial }
+    ModelAnswer { text, calls, groups, unknown_tools_only: astray, usage, partial }
 }
 
-fn show_chunk(show: &watch::Sender<View>, turn: TurnId, attempt: u32, chunk: Chunk) {
-    show.send_if_modified(|view| {
+fn show_chunk(view_tx: &watch::Sender<SessionView>, turn: TurnId, attempt: u32, chunk: Chunk) {
+    view_tx.send_if_modified(|view| {
         let current = view.live.as_mut().filter(|live| live.turn == turn && live.attempt == attempt);
         let Some(live) = current else { return false };
         match chunk {
@@ -360,104 +373,111 @@ fn show_chunk(show: &watch::Sender<View>, turn: TurnId, attempt: u32, chunk: Chu
     });
 }
 
-/// The only place where a tool call gets its context: what the channel can do is read off the one that the
-/// question came over, wherever the answer goes.
-async fn context(
+/// The context of a tool call, with the capabilities of the channel that the question came from.
+async fn tool_context(
     handles: &Handles,
     turn: &Turn,
     author: Option<&Source>,
-    show: &Arc<watch::Sender<View>>,
-    alive: Alive,
+    view_tx: &Arc<watch::Sender<SessionView>>,
+    alive: TurnHeartbeat,
 ) -> SessionCtx {
     let route = &turn.route;
     let source = author.cloned().unwrap_or_else(|| {
         let room = Source::new(route.platform, ChatType::default(), route.chat_id.clone());
         Source { thread_id: route.thread_id.clone(), ..room }
     });
-    let later = Later::from(handles.channels.capabilities(source.platform).async_delivery);
-    // Whoever is there to read an answer can also give one.
+    let later = AsyncDelivery::from(handles.channels.capabilities(source.platform).async_delivery);
     let person = match (handles.channels.reader(source.platform), later) {
-        _ if Place::of(&turn.key).is_some() => handles.settings.delegation.person(),
-        _ if handles.channels.is_scheduled(source.platform) && handles.settings.consent.unattended => {
-            Person::NobodyNeeded
+        _ if ChildLevel::of(&turn.key).is_some() => handles.settings.delegation.person(),
+        _ if handles.channels.is_scheduled(source.platform) && handles.settings.approvals.unattended => {
+            Respondent::Unattended
         }
-        (Reader::Interactive, Later::Supported) => {
-            let offer = match handles.may_decide_lastingly(&source).await {
-                true => Offer::Every,
-                false => Offer::OnlyThisCommand,
+        (ReaderKind::Interactive, AsyncDelivery::Supported) => {
+            let offer = if handles.may_approve_lastingly(&source).await {
+                OfferedChoices::AllChoices
+            } else {
+                OfferedChoices::OnlyThisCommand
             };
-            Person::There(Arc::new(Asker::new(
+            Respondent::Person(Arc::new(QuestionIssuer::new(
                 &handles.people.questions,
                 turn,
                 &source,
-                show,
-                Scope::Anything,
+                view_tx,
+                QuestionScope::Anything,
                 offer,
             )))
         }
-        (Reader::Machine, _) if answers(handles, turn, &source).await => {
-            let (scope, offer) = (Scope::Consent, Offer::Every);
-            Person::There(Arc::new(Asker::new(&handles.people.questions, turn, &source, show, scope, offer)))
+        (ReaderKind::Machine, _) if answers_approvals(handles, turn, &source).await => {
+            let scope = QuestionScope::ApprovalsOnly;
+            let offer = OfferedChoices::AllChoices;
+            Respondent::Person(Arc::new(QuestionIssuer::new(
+                &handles.people.questions,
+                turn,
+                &source,
+                view_tx,
+                scope,
+                offer,
+            )))
         }
-        (Reader::Machine, _) | (_, Later::Unsupported) => Person::Nobody,
+        (ReaderKind::Machine, _) | (_, AsyncDelivery::Unsupported) => Respondent::None,
     };
     SessionCtx {
         key: turn.key.clone(),
         session: turn.session.clone(),
-        later,
-        person,
+        async_delivery: later,
+        respondent: person,
         call: String::new(),
         source,
         home: handles.home.clone(),
         workspace: handles.settings.workspace.clone(),
-        sent: downloads::folders(&handles.home, &turn.key),
-        results: downloads::results(&handles.home, &turn.key),
-        alive,
+        sent: downloads::session_folders(&handles.home, &turn.key),
+        results: downloads::results_folder(&handles.home, &turn.key),
+        heartbeat: alive,
         now: clock::now(),
         timezone: handles.settings.cron.timezone.clone(),
     }
 }
 
-/// Whether a program said that it would answer questions.
-async fn answers(handles: &Handles, turn: &Turn, source: &Source) -> bool {
+/// True if the API client has declared that it answers approvals.
+async fn answers_approvals(handles: &Handles, turn: &Turn, source: &Source) -> bool {
     if source.platform != Platform::API_SERVER {
         return false;
     }
     let inbox = turn.id.into();
     match handles.db.read(move |reader| reader.run_of(inbox)).await {
-        Ok(run) => run.and_then(|run| Wish::read(&run.wish)).is_some_and(|wish| wish.answers),
+        Ok(run) => run.and_then(|run| RunOptions::parse(&run.options)).is_some_and(|options| options.answers),
         Err(error) => {
-            tracing::warn!(turn = %turn.id, %error, "whether a program answers questions is not known: nobody is asked");
+            tracing::warn!(turn = %turn.id, %error, "cannot read whether the API client answers approvals; assuming not");
             false
         }
     }
 }
 
-/// For a planted bug: calls that nobody waits for any more.
+/// Planted bug: keeps abandoned model calls.
 #[cfg(feature = "simulation")]
 mod abandoned {
     use std::cell::RefCell;
 
     use tokio::sync::mpsc;
 
-    use super::{REPORTS, Report};
+    use super::{REPORT_DEPTH, WorkReport};
 
     thread_local! {
-        static CALL: RefCell<Option<mpsc::Receiver<Report>>> = const { RefCell::new(None) };
+        static CALL: RefCell<Option<mpsc::Receiver<WorkReport>>> = const { RefCell::new(None) };
     }
 
-    pub(super) fn keep(reports: &mut mpsc::Receiver<Report>) {
-        let (_closed, nothing) = mpsc::channel(REPORTS);
+    pub(super) fn retain(reports: &mut mpsc::Receiver<WorkReport>) {
+        let (_closed, nothing) = mpsc::channel(REPORT_DEPTH);
         CALL.set(Some(std::mem::replace(reports, nothing)));
     }
 
-    /// Its answer counts as that of the call that begins now.
-    pub(super) fn hear(attempt: u32, reports: &mpsc::Sender<Report>) {
+    /// The answer of the abandoned call counts for the new one.
+    pub(super) fn replay(attempt: u32, reports: &mpsc::Sender<WorkReport>) {
         let (Some(mut old), reports) = (CALL.take(), reports.clone()) else { return };
         petasos_runtime::spawn(async move {
             while let Some(report) = old.recv().await {
-                if let Report::Answered { answer, .. } = report {
-                    let _ = reports.send(Report::Answered { attempt, answer }).await;
+                if let WorkReport::Answered { answer, .. } = report {
+                    let _ = reports.send(WorkReport::Answered { attempt, answer }).await;
                 }
             }
         });

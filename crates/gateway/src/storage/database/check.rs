@@ -1,23 +1,22 @@
-//! Checks the pages of a large database after an unclean end, while it is in use.
+//! Background check of the pages of a large database after an unclean shutdown.
 //!
-//! A stop ends the check; it begins anew only after the next unclean end. Reads note the damage that they find.
+//! A shutdown aborts the check; it runs again only after the next unclean shutdown. Reads record the damage that they find.
 
 use std::time::Duration;
 
 use super::Db;
 use crate::Error;
-use crate::lifecycle::shutdown::Stopper;
+use crate::lifecycle::shutdown::ShutdownHandle;
 
-/// Between two pieces of about a megabyte.
+/// Between two pieces of about 1 MB.
 const PAUSE: Duration = Duration::from_millis(20);
 
 impl Db {
-    /// Runs until the stop.
-    pub async fn check_pages(self, stopper: Stopper) {
+    pub async fn check_pages(self, shutdown: ShutdownHandle) {
         if self.unchecked {
             tracing::info!("the database was not closed by the last process; checking it in the background");
             petasos_runtime::select! {
-                () = stopper.stopped() => {}
+                () = shutdown.stopped() => {}
                 checked = self.check_all() => match checked {
                     Ok(pieces) => tracing::info!(pieces, "the database is sound"),
                     Err(error) => tracing::error!(%error, "the check of the database failed"),
@@ -25,10 +24,9 @@ impl Db {
             }
         }
         drop(self);
-        stopper.stopped().await;
+        shutdown.stopped().await;
     }
 
-    /// Gives the number of pieces.
     async fn check_all(&self) -> Result<usize, Error> {
         let mut pieces = self.read(|reader| reader.check_pieces()).await?;
         let mut done = 0;

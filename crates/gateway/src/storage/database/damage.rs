@@ -1,4 +1,4 @@
-//! Damage that reads and writes show. The database thread notes it for the next start as it ends.
+//! Damage found by reads and writes. The database thread records it for the next start when it ends.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -12,9 +12,9 @@ const CONNECTOR_ADVICE: &str = "check the disk, stop the connector and restore c
 
 /// The worst damage found so far; later variants are worse.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-enum Found {
-    Nothing,
-    /// Single rows do not decode: the next start looks for them.
+enum DamageLevel {
+    None,
+    /// Some rows do not decode: the next start looks for them.
     Rows,
     /// Needs a salvage.
     Structure(String),
@@ -22,20 +22,20 @@ enum Found {
 
 #[derive(Debug, Clone)]
 pub(super) struct Damage {
-    found: Arc<watch::Sender<Found>>,
-    /// Whether the next start acts on a note.
+    level: Arc<watch::Sender<DamageLevel>>,
+    /// Whether the next start can salvage the database.
     salvageable: bool,
 }
 
 impl Damage {
     pub(super) fn new(salvageable: bool) -> Self {
-        Self { found: Arc::new(watch::Sender::new(Found::Nothing)), salvageable }
+        Self { level: Arc::new(watch::Sender::new(DamageLevel::None)), salvageable }
     }
 
     pub(super) fn note(&self, error: &StoreError) {
         match error {
             StoreError::Corrupt(_) | StoreError::NotDatabase => {
-                self.found(Found::Structure(error.to_string()));
+                self.raise(DamageLevel::Structure(error.to_string()));
             }
             StoreError::Unreadable(_) => self.note_rows(),
             StoreError::Full
@@ -51,26 +51,26 @@ impl Damage {
     }
 
     pub(super) fn note_rows(&self) {
-        self.found(Found::Rows);
+        self.raise(DamageLevel::Rows);
     }
 
     /// Resolves when the structure of the database is found damaged.
     pub(super) async fn wait(&self) -> String {
-        let mut found = self.found.subscribe();
+        let mut level = self.level.subscribe();
         loop {
-            if let Found::Structure(detail) = &*found.borrow_and_update() {
+            if let DamageLevel::Structure(detail) = &*level.borrow_and_update() {
                 return detail.clone();
             }
             // The sender lives as long as `self`.
-            let _ = found.changed().await;
+            let _ = level.changed().await;
         }
     }
 
     /// For the status.
-    pub(super) fn trouble(&self) -> Option<String> {
-        match &*self.found.borrow() {
-            Found::Nothing | Found::Rows => None,
-            Found::Structure(detail) => Some(format!("{detail}; {}", self.advice())),
+    pub(super) fn problem(&self) -> Option<String> {
+        match &*self.level.borrow() {
+            DamageLevel::None | DamageLevel::Rows => None,
+            DamageLevel::Structure(detail) => Some(format!("{detail}; {}", self.advice())),
         }
     }
 
@@ -78,31 +78,31 @@ impl Damage {
         if self.salvageable { GATEWAY_ADVICE } else { CONNECTOR_ADVICE }
     }
 
-    /// For the next start. To be called once the database is closed.
-    pub(super) fn remember(&self, path: &Path) {
+    /// Records the damage for the next start. Call it after the database is closed.
+    pub(super) fn write_note(&self, path: &Path) {
         if !self.salvageable {
             return;
         }
-        let noted = match &*self.found.borrow() {
-            Found::Nothing => Ok(()),
-            Found::Rows => Store::note_unreadable_rows(path),
-            Found::Structure(detail) => Store::note_damage(path, detail),
+        let noted = match &*self.level.borrow() {
+            DamageLevel::None => Ok(()),
+            DamageLevel::Rows => Store::note_unreadable_rows(path),
+            DamageLevel::Structure(detail) => Store::note_damage(path, detail),
         };
         if let Err(error) = noted {
-            tracing::error!(%error, "cannot note that the database is damaged; run petasos doctor --repair");
+            tracing::error!(%error, "cannot record that the database is damaged; run petasos doctor --repair");
         }
     }
 
-    fn found(&self, found: Found) {
-        self.found.send_if_modified(|known| {
+    fn raise(&self, level: DamageLevel) {
+        self.level.send_if_modified(|known| {
             // The first structural damage is the one reported.
-            let worse = !matches!(known, Found::Structure(_)) && found > *known;
+            let worse = !matches!(known, DamageLevel::Structure(_)) && level > *known;
             if worse {
-                // Of a gateway, `salvage::watch` reports it.
-                if let (Found::Structure(detail), false) = (&found, self.salvageable) {
+                // In a gateway, `salvage::watch` reports it.
+                if let (DamageLevel::Structure(detail), false) = (&level, self.salvageable) {
                     tracing::error!(detail, "the database is damaged; {}", self.advice());
                 }
-                *known = found;
+                *known = level;
             }
             worse
         });

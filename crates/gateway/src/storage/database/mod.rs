@@ -1,66 +1,62 @@
-//! The store's thread and the way to it.
+//! The database thread and its handle.
 //!
-//! Owns the one write connection. Everything that waits becomes one synced transaction (group commit); an
-//! answer is given only after that commit, so whoever has an answer has it on disk. A crash loses the
-//! jobs that have no answer yet, and nobody has acted on those.
+//! Owns the only write connection. Waiting jobs are combined into one synced transaction (group commit); a job completes
+//! only after that commit. A crash loses only jobs that have not completed.
 //!
-//! When the disk refuses (full, read-only, damaged) the jobs fail with that reason, `health` shows it, and
-//! the next job that succeeds clears it.
+//! When the disk refuses writes (full, read-only, damaged), jobs fail with that error and `health` reports it until a job
+//! succeeds.
 //!
-//! When another program has removed the files in use, the jobs of that group wait until everything is in a new file
-//! (`upkeep`); they get their answers then.
+//! When another program has removed the files in use, the jobs of the group complete after the data is in a new file
+//! (`checkpoints`).
 
 mod check;
+mod checkpoints;
 mod damage;
-mod upkeep;
 
 use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use petasos_store::{Error as StoreError, OpenError, Place, Reader, Store, Tx};
+use petasos_store::{Error as StoreError, OpenError, Reader, Store, StoreLocation, Tx};
 use tokio::sync::{Semaphore, mpsc, oneshot, watch};
 
+use self::checkpoints::CheckpointControl;
+pub use self::checkpoints::FileStatus;
 use self::damage::Damage;
-use self::upkeep::Keeper;
-pub use self::upkeep::Upkeep;
 
 use crate::Error;
-use crate::lifecycle::shutdown::Stopper;
+use crate::lifecycle::shutdown::ShutdownHandle;
 use crate::runtime::commit::{Commit, Side, about_to_commit, has_committed, may_die_at};
 
-/// Jobs that may wait. Beyond, askers wait to ask.
-const DEPTH: usize = 1024;
-/// How long a question waits for a database that is being recovered.
-const RECOVERY: Duration = Duration::from_secs(1);
-/// Jobs in one transaction.
-const GROUP: usize = 512;
+const QUEUE_CAPACITY: usize = 1024;
+/// How long a read waits for a database that is being recovered.
+const RECOVERY_TIMEOUT: Duration = Duration::from_secs(1);
+const MAX_GROUP: usize = 512;
 
 #[derive(Debug, Clone)]
 pub struct Db {
-    asks: mpsc::Sender<Ask>,
+    requests: mpsc::Sender<DbRequest>,
     readers: Arc<Readers>,
     health: watch::Receiver<Option<StoreError>>,
-    /// Damage that a read or a write showed; stays.
+    /// Damage found by a read or a write; never cleared.
     damage: Damage,
-    upkeep: watch::Receiver<Upkeep>,
-    /// The pages are to be checked while the database is in use.
+    file_status: watch::Receiver<FileStatus>,
+    /// The pages must be checked in the background.
     unchecked: bool,
 }
 
-/// What runs the writer. Joining it closes the database.
+/// The running database thread. Joining it closes the database.
 #[derive(Debug)]
 pub struct Writer(Worker);
 
 #[derive(Debug)]
 enum Worker {
     Thread(JoinHandle<()>),
-    /// In a simulation everything is a task.
     Task(tokio::task::JoinHandle<()>),
 }
 
 impl Writer {
-    /// Waits until every handle is gone and the file is closed.
+    /// Waits until all handles are dropped and the file is closed.
     pub fn join(self) {
         match self.0 {
             Worker::Thread(thread) => {
@@ -72,7 +68,7 @@ impl Writer {
         }
     }
 
-    /// The same for a task.
+    /// The async version of [`Self::join`].
     pub async fn closed(self) -> Result<(), Error> {
         let closed = match self.0 {
             Worker::Thread(_) => petasos_runtime::blocking(move || self.join()),
@@ -82,25 +78,25 @@ impl Writer {
     }
 }
 
-/// Starts the thread around an open store.
-pub fn start(store: Store, stopper: Stopper) -> Result<(Db, Writer), Error> {
-    let (place, unchecked) = (store.place(), store.is_unchecked());
-    petasos_agent::own_files::announce_database(place.path());
-    let (asks, waiting) = mpsc::channel(DEPTH);
+pub fn start(store: Store, shutdown: ShutdownHandle) -> Result<(Db, Writer), Error> {
+    let place = store.location();
+    let unchecked = store.is_unchecked();
+    petasos_agent::protected_files::protect_database(place.path());
+    let (requests, waiting) = mpsc::channel(QUEUE_CAPACITY);
     let (report, health) = watch::channel(None);
     let damage = Damage::new(store.is_salvageable());
     let found = damage.clone();
-    let (told, upkeep) = watch::channel(Upkeep::default());
-    let keeper = Keeper::new(asks.downgrade(), told, stopper.clone());
-    let thread = Thread { store, keeper, health: report, damage: found };
+    let (status_sender, file_status) = watch::channel(FileStatus::default());
+    let checkpoints = CheckpointControl::new(requests.downgrade(), status_sender, shutdown.clone());
+    let thread = DbThread { store, checkpoints, health: report, damage: found };
     let worker = if petasos_runtime::is_simulated() {
         Worker::Task(petasos_runtime::spawn(async move {
-            let _guard = FailOnPanic(stopper);
+            let _guard = FailOnPanic(shutdown);
             thread.run_as_task(waiting).await;
         }))
     } else {
         let run = move || {
-            let _guard = FailOnPanic(stopper);
+            let _guard = FailOnPanic(shutdown);
             thread.run(waiting);
         };
         let thread = std::thread::Builder::new().name("petasos-db".into()).spawn(run);
@@ -108,12 +104,12 @@ pub fn start(store: Store, stopper: Stopper) -> Result<(Db, Writer), Error> {
             thread.map_err(|error| Error::Io(format!("cannot start the database thread: {error}")))?,
         )
     };
-    let readers = Arc::new(Readers { place, idle: Mutex::default(), seats: Semaphore::new(READERS) });
-    Ok((Db { asks, readers, health, damage, upkeep, unchecked }, Writer(worker)))
+    let readers = Arc::new(Readers { place, idle: Mutex::default(), permits: Semaphore::new(MAX_READERS) });
+    Ok((Db { requests, readers, health, damage, file_status, unchecked }, Writer(worker)))
 }
 
-/// Without its database thread the gateway can keep no promise.
-struct FailOnPanic(Stopper);
+/// Stops the gateway if the database thread panics.
+struct FailOnPanic(ShutdownHandle);
 
 impl Drop for FailOnPanic {
     fn drop(&mut self) {
@@ -124,30 +120,31 @@ impl Drop for FailOnPanic {
 }
 
 impl Db {
-    /// Runs a job in the next transaction and answers after its commit.
+    /// Runs a job in the next transaction and returns after its commit.
     pub async fn write<T, F>(&self, commit: Commit, job: F) -> Result<T, Error>
     where
         T: Send + 'static,
         F: FnOnce(&Tx<'_>) -> Result<T, StoreError> + Send + 'static,
     {
         let (reply, answer) = oneshot::channel();
-        let job = Typed { job: Some(job), value: None, reply };
-        self.asks.send(Ask::Job(commit, Box::new(job))).await.map_err(|_closed| Error::Stopping)?;
+        let job = TypedJob { job: Some(job), value: None, reply };
+        self.requests
+            .send(DbRequest::WriteJob(commit, Box::new(job)))
+            .await
+            .map_err(|_closed| Error::Stopping)?;
         answer.await.map_err(|_closed| Error::Stopping)?.map_err(Error::Store)
     }
 
-    /// Asks a read-only connection.
     pub async fn read<T, F>(&self, question: F) -> Result<T, Error>
     where
         T: Send + 'static,
         F: FnOnce(&Reader) -> Result<T, StoreError> + Send + 'static,
     {
-        // Never closed.
-        let _seat = self.readers.seats.acquire().await.map_err(|_closed| Error::Stopping)?;
+        let _permit = self.readers.permits.acquire().await.map_err(|_closed| Error::Stopping)?;
         let (generation, reader) = self.reader().await?;
         let readers = self.readers.clone();
         let asked = petasos_runtime::blocking(move || {
-            let answer = reader.ask(question).map_err(Error::Store);
+            let answer = reader.snapshot(question).map_err(Error::Store);
             readers.lock().push((generation, reader));
             answer
         });
@@ -158,7 +155,7 @@ impl Db {
         answer
     }
 
-    /// An idle reader, or a new one. A new one cannot be had while the writer's files are not at their paths.
+    /// An idle reader or a new one. Opening a new one fails while the writer's files are not at their paths.
     async fn reader(&self) -> Result<(u64, Reader), Error> {
         if let Some(kept) = self.readers.idle() {
             return Ok(kept);
@@ -167,8 +164,8 @@ impl Db {
             Err(OpenError::Failed { error: StoreError::Detached(_), .. }) => {}
             opened => return opened.map_err(|error| Error::Io(error.to_string())),
         }
-        // It recovers before it answers the next job.
-        let recovered = tokio::time::timeout(RECOVERY, self.write(Commit::Pulse, |_| Ok(())));
+        // The writer recovers before it completes the next job.
+        let recovered = tokio::time::timeout(RECOVERY_TIMEOUT, self.write(Commit::HealthCheck, |_| Ok(())));
         let _late = recovered.await;
         self.open_reader().await?.map_err(|error| Error::Io(error.to_string()))
     }
@@ -182,60 +179,58 @@ impl Db {
         opened.await.map_err(|_panicked| Error::Io("opening a database reader panicked".into()))
     }
 
-    /// Folds the log into the file: the last thing before the process ends.
-    pub async fn fold(&self) {
+    /// Checkpoints the write-ahead log into the file, before the process ends.
+    pub async fn checkpoint(&self) {
         let (done, folded) = oneshot::channel();
-        // A thread that is gone has closed the file, which does the same.
-        if self.asks.send(Ask::Fold(done)).await.is_ok() {
+        // Without the thread the file is closed, which checkpoints as well.
+        if self.requests.send(DbRequest::Checkpoint(done)).await.is_ok() {
             let _ = folded.await;
         }
     }
 
-    /// Rows were passed over because they do not decode: the next start looks for all of them.
+    /// Records that rows could not be decoded: the next start looks for all of them.
     pub(crate) fn note_unreadable_rows(&self) {
         self.damage.note_rows();
     }
 
-    /// Resolves when a read or a write has found the database damaged.
+    /// Resolves when the database is found damaged.
     pub(crate) async fn damaged(&self) -> String {
         self.damage.wait().await
     }
 
-    /// How the files fare: for status, and to wait for changes.
-    pub fn upkeep(&self) -> watch::Receiver<Upkeep> {
-        self.upkeep.clone()
+    pub fn file_status(&self) -> watch::Receiver<FileStatus> {
+        self.file_status.clone()
     }
 
-    /// Damage that was found, or what the disk last refused, until something succeeds again.
-    pub fn trouble(&self) -> Option<String> {
+    /// The damage found, or the last write error since the last successful write.
+    pub fn problem(&self) -> Option<String> {
         let refused = self.health.borrow().as_ref().map(ToString::to_string);
         let held_back = || {
-            self.upkeep.borrow().log_held_back.then(|| {
-                "the database log grows because another program reads without an end; close that program"
+            self.file_status.borrow().log_held_back.then(|| {
+                "the database log grows because another program keeps a read transaction open; close that program"
                     .into()
             })
         };
-        self.damage.trouble().or(refused).or_else(held_back)
+        self.damage.problem().or(refused).or_else(held_back)
     }
 }
 
 #[derive(Debug)]
 struct Readers {
-    place: Place,
-    /// Idle connections, as many as there are seats at most, with the generation of their
-    /// file. Held only to push or pop.
+    place: StoreLocation,
+    /// Idle connections with the generation of their file. Locked only to push or pop.
     idle: Mutex<Vec<(u64, Reader)>>,
-    seats: Semaphore,
+    permits: Semaphore,
 }
 
-/// Questions that are answered at the same time; each has a connection of its own.
-const READERS: usize = 4;
+/// Concurrent reads, each with its own connection.
+const MAX_READERS: usize = 4;
 
 impl Readers {
     fn idle(&self) -> Option<(u64, Reader)> {
         let generation = self.place.generation();
         let mut idle = self.lock();
-        // Those of a file that was replaced are closed.
+        // Closes connections to a replaced file.
         idle.retain(|(of, _)| *of == generation);
         idle.pop()
     }
@@ -245,44 +240,44 @@ impl Readers {
     }
 }
 
-enum Ask {
-    Job(Commit, Box<dyn Job>),
-    Fold(oneshot::Sender<()>),
-    /// The files in use may not be the ones at their paths any more.
+enum DbRequest {
+    WriteJob(Commit, Box<dyn WriteJob>),
+    Checkpoint(oneshot::Sender<()>),
+    /// Check whether the files in use are still at their paths.
     Verify,
 }
 
-/// Room for the questions of one round, kept between rounds.
-struct Asks {
-    waiting: Vec<Ask>,
-    jobs: Vec<Box<dyn Job>>,
+/// Buffers of one round, reused between rounds.
+struct RequestBuffers {
+    waiting: Vec<DbRequest>,
+    jobs: Vec<Box<dyn WriteJob>>,
     commits: Vec<Commit>,
 }
 
-impl Default for Asks {
+impl Default for RequestBuffers {
     fn default() -> Self {
         Self {
-            waiting: Vec::with_capacity(GROUP),
-            jobs: Vec::with_capacity(GROUP),
-            commits: Vec::with_capacity(GROUP),
+            waiting: Vec::with_capacity(MAX_GROUP),
+            jobs: Vec::with_capacity(MAX_GROUP),
+            commits: Vec::with_capacity(MAX_GROUP),
         }
     }
 }
 
-/// A job whose answer type only its asker knows.
-trait Job: Send {
+/// A job with its result type erased.
+trait WriteJob: Send {
     fn run(&mut self, tx: &Tx<'_>) -> Result<(), StoreError>;
-    /// Tells the asker: `outcome` is the fate of the transaction.
-    fn answer(self: Box<Self>, outcome: Result<(), StoreError>);
+    /// Sends the result to the caller. `outcome`: result of the transaction.
+    fn complete(self: Box<Self>, outcome: Result<(), StoreError>);
 }
 
-struct Typed<F, T> {
+struct TypedJob<F, T> {
     job: Option<F>,
     value: Option<T>,
     reply: oneshot::Sender<Result<T, StoreError>>,
 }
 
-impl<F, T> Job for Typed<F, T>
+impl<F, T> WriteJob for TypedJob<F, T>
 where
     T: Send,
     F: FnOnce(&Tx<'_>) -> Result<T, StoreError> + Send,
@@ -293,55 +288,53 @@ where
         Ok(())
     }
 
-    fn answer(self: Box<Self>, outcome: Result<(), StoreError>) {
+    fn complete(self: Box<Self>, outcome: Result<(), StoreError>) {
         let Self { value, reply, .. } = *self;
         let answer = outcome.and_then(|()| value.ok_or(StoreError::Broken));
-        // An asker who has left does not need the answer.
         let _ = reply.send(answer);
     }
 }
 
-/// State of the database thread, or of the task that takes its place in a simulation.
-struct Thread {
+/// State of the database thread, or of its task in a simulation.
+struct DbThread {
     store: Store,
-    keeper: Keeper,
+    checkpoints: CheckpointControl,
     health: watch::Sender<Option<StoreError>>,
     damage: Damage,
 }
 
-impl Thread {
-    fn run(mut self, mut waiting: mpsc::Receiver<Ask>) {
-        self.keeper.begin(&self.store);
-        let mut asks = Asks::default();
-        while waiting.blocking_recv_many(&mut asks.waiting, GROUP) > 0 {
-            self.round(&mut asks);
+impl DbThread {
+    fn run(mut self, mut waiting: mpsc::Receiver<DbRequest>) {
+        self.checkpoints.start(&self.store);
+        let mut requests = RequestBuffers::default();
+        while waiting.blocking_recv_many(&mut requests.waiting, MAX_GROUP) > 0 {
+            self.process(&mut requests);
         }
         self.end();
     }
 
-    /// The same as a task.
-    async fn run_as_task(mut self, mut waiting: mpsc::Receiver<Ask>) {
-        self.keeper.begin(&self.store);
-        let mut asks = Asks::default();
-        while waiting.recv_many(&mut asks.waiting, GROUP).await > 0 {
-            self.round(&mut asks);
+    async fn run_as_task(mut self, mut waiting: mpsc::Receiver<DbRequest>) {
+        self.checkpoints.start(&self.store);
+        let mut requests = RequestBuffers::default();
+        while waiting.recv_many(&mut requests.waiting, MAX_GROUP).await > 0 {
+            self.process(&mut requests);
         }
         self.end();
     }
 
-    /// Carries out what waits: one transaction.
-    fn round(&mut self, asks: &mut Asks) {
-        let Asks { waiting, jobs, commits } = asks;
-        let mut folds = vec![];
+    /// Runs the waiting requests in one transaction.
+    fn process(&mut self, requests: &mut RequestBuffers) {
+        let RequestBuffers { waiting, jobs, commits } = requests;
+        let mut checkpoints = vec![];
         let mut verify = false;
         for ask in waiting.drain(..) {
             match ask {
-                Ask::Job(commit, job) => {
+                DbRequest::WriteJob(commit, job) => {
                     commits.push(commit);
                     jobs.push(job);
                 }
-                Ask::Fold(done) => folds.push(done),
-                Ask::Verify => verify = true,
+                DbRequest::Checkpoint(done) => checkpoints.push(done),
+                DbRequest::Verify => verify = true,
             }
         }
         if !jobs.is_empty() {
@@ -352,33 +345,36 @@ impl Thread {
             let failed = outcomes.iter().filter_map(|outcome| outcome.as_ref().err());
             failed.for_each(|error| self.damage.note(error));
             for (job, outcome) in jobs.drain(..).zip(outcomes) {
-                job.answer(outcome);
+                job.complete(outcome);
             }
-            self.keeper.after_commit(&self.store, count);
+            self.checkpoints.after_commit(&self.store, count);
         } else if verify {
             self.verify();
         }
-        for done in folds {
-            self.fold();
+        for done in checkpoints {
+            self.checkpoint();
             let _ = done.send(());
         }
     }
 
-    /// Every handle is gone.
     fn end(mut self) {
         if self.store.check_files().is_err() {
-            self.fold();
+            self.checkpoint();
         }
-        self.keeper.end();
+        self.checkpoints.stop();
         let Self { store, damage, .. } = self;
         let path = store.path().to_owned();
         if let Err(error) = store.close() {
             tracing::error!(%error, "the database did not close cleanly");
         }
-        damage.remember(&path);
+        damage.write_note(&path);
     }
 
-    fn write_group(&mut self, jobs: &mut [Box<dyn Job>], commits: &[Commit]) -> Vec<Result<(), StoreError>> {
+    fn write_group(
+        &mut self,
+        jobs: &mut [Box<dyn WriteJob>],
+        commits: &[Commit],
+    ) -> Vec<Result<(), StoreError>> {
         let group = match self.store.group() {
             Ok(group) => group,
             Err(error) => return jobs.iter().map(|_| Err(error.clone())).collect(),
@@ -409,30 +405,30 @@ impl Thread {
         }
     }
 
-    /// `Ok`: everything committed so far is in the file at its path.
+    /// `Ok`: all committed data is in the file at its path.
     fn reattach(&mut self, found: &StoreError) -> Result<(), StoreError> {
-        let Self { store, keeper, health, .. } = self;
-        keeper.reattach(store, found, |error| drop(health.send_replace(Some(error.clone()))))
+        let Self { store, checkpoints, health, .. } = self;
+        checkpoints.reattach(store, found, |error| drop(health.send_replace(Some(error.clone()))))
     }
 
-    /// The last thing before the process ends. The recovery of removed files gets one attempt.
-    fn fold(&mut self) {
-        self.keeper.end();
+    /// Final checkpoint. The recovery of removed files gets one attempt.
+    fn checkpoint(&mut self) {
+        self.checkpoints.stop();
         if let Err(error @ StoreError::Detached(_)) = self.store.check_files() {
             tracing::error!(%error, "database files were removed while in use; recovering from open descriptors");
             if let Err(error) = self.store.reattach() {
                 tracing::error!(%error, "the database could not be recovered; copying the removed log into it");
-                return self.fold_removed_log();
+                return self.checkpoint_removed_log();
             }
         }
-        let folded = self.store.checkpoint_in_commits().and_then(|()| self.store.fold());
-        if let Err(error) = folded {
-            tracing::warn!(%error, "the log could not be folded into the database; the next start reads it");
+        let result = self.store.checkpoint_in_commits().and_then(|()| self.store.checkpoint_truncate());
+        if let Err(error) = result {
+            tracing::warn!(%error, "cannot checkpoint the log; the next start reads it");
         }
     }
 
-    fn fold_removed_log(&self) {
-        match self.store.fold_removed_log() {
+    fn checkpoint_removed_log(&self) {
+        match self.store.checkpoint_removed_log() {
             Ok(()) => {
                 tracing::warn!("the removed log was copied into the database; nothing acknowledged was lost")
             }

@@ -1,4 +1,4 @@
-//! `api_key`: what a program shows to use the API, made at the first start that needs one. For the owner's eyes only.
+//! `api_key`: the API key, created at the first start that needs one. Readable by the owner only.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -11,8 +11,8 @@ pub fn path(home: &Path) -> PathBuf {
     home.join("api_key")
 }
 
-/// The key that is there, or a new one, which is on disk when this returns.
-pub fn read_or_make(home: &Path) -> io::Result<Secret> {
+/// Returns the existing key, or a new one that is on disk when this returns.
+pub fn read_or_create(home: &Path) -> io::Result<Secret> {
     if let Some(known) = read(home)? {
         return Ok(known);
     }
@@ -26,7 +26,6 @@ pub fn read_or_make(home: &Path) -> io::Result<Secret> {
     }
 }
 
-/// `None`: there is none.
 fn read(home: &Path) -> io::Result<Option<Secret>> {
     match std::fs::read_to_string(path(home)) {
         Ok(text) => Ok(Some(text.trim().to_owned()).filter(|key| !key.is_empty()).map(Secret::new)),
@@ -42,19 +41,19 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_first_start_makes_a_key_that_only_the_owner_reads_and_the_next_finds_it() {
+    fn creates_private_key_once() {
         let home = tempfile::tempdir().unwrap();
-        let made = read_or_make(home.path()).unwrap();
+        let made = read_or_create(home.path()).unwrap();
         assert!(made.expose().len() > 60);
-        assert_eq!(read_or_make(home.path()).unwrap().expose(), made.expose());
+        assert_eq!(read_or_create(home.path()).unwrap().expose(), made.expose());
         let mode = std::fs::metadata(path(home.path())).unwrap().permissions().mode();
         assert_eq!(mode & 0o777, 0o600);
     }
 
     #[test]
-    fn an_empty_file_is_no_key() {
+    fn rejects_empty_key_file() {
         let home = tempfile::tempdir().unwrap();
         std::fs::write(path(home.path()), " \n").unwrap();
-        assert!(read_or_make(home.path()).is_err());
+        assert!(read_or_create(home.path()).is_err());
     }
 }

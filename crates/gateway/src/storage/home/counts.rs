@@ -1,7 +1,6 @@
-//! `.restart_failure_counts`: how often in a row a stop interrupted each session.
+//! `.restart_failure_counts`: how often in a row a shutdown interrupted each session.
 //!
-//! A copy, for older programs, of what the store counts; one found at the first start is taken over. Nothing
-//! counted, no file.
+//! A copy of the store's counts for older programs, imported at the first start of a home. Absent if there are no counts.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -22,7 +21,7 @@ pub fn write(home: &Path, counts: &FailureCounts) -> io::Result<()> {
     write::replace(&path(home), &serde_json::to_vec(counts)?, Durable::Synced)
 }
 
-/// The text of the file, whatever it is; the store makes sense of it. `None`: no text.
+/// The unparsed text of the file. `None`: missing or no text.
 pub fn read(home: &Path) -> Option<String> {
     read::bytes_if_readable(&path(home)).and_then(|bytes| String::from_utf8(bytes).ok())
 }
@@ -32,17 +31,17 @@ mod tests {
     use petasos_core::SessionKey;
 
     use super::*;
-    use crate::home::files::testing::{NO_HOMES, ruin};
+    use crate::home::files::testing::{NO_HOMES, for_each_damage};
 
     #[test]
-    fn counts_are_written_and_the_file_goes_with_the_last_of_them() {
+    fn removes_file_when_no_counts_are_left() {
         let home = tempfile::tempdir().unwrap();
         let key = SessionKey("agent:main:telegram:dm:B".into());
         let mut counts = FailureCounts::default();
-        counts.stopped([&key], &[]);
+        counts.record_stop([&key], &[]);
         write(home.path(), &counts).unwrap();
         assert_eq!(read(home.path()).as_deref(), Some(r#"{"agent:main:telegram:dm:B":1}"#));
-        counts.succeeded(&key);
+        counts.record_success(&key);
         for _ in 0..2 {
             write(home.path(), &counts).unwrap();
             assert!(!path(home.path()).exists());
@@ -50,9 +49,9 @@ mod tests {
     }
 
     #[test]
-    fn whatever_is_in_its_place_counts_nothing() {
+    fn damaged_file_has_no_counts() {
         let home = tempfile::tempdir().unwrap();
-        ruin(&path(home.path()), |what| {
+        for_each_damage(&path(home.path()), |what| {
             let text = read(home.path()).unwrap_or_default();
             let counts = serde_json::from_str::<FailureCounts>(&text).unwrap_or_default();
             assert!(counts.is_empty(), "{what}");

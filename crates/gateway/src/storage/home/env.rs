@@ -1,4 +1,4 @@
-//! `.env`: variables that count at the next start. Only `/sethome` writes it, and only its own lines.
+//! `.env`: environment variables for the next start. Only `/sethome` writes it, and only its own lines.
 
 use std::io;
 use std::os::unix::fs::PermissionsExt;
@@ -11,23 +11,22 @@ pub fn path(home: &Path) -> PathBuf {
     home.join(".env")
 }
 
-/// Sets these variables, or takes them out (`None`). Every other line stays as it is, and nobody else may read the
-/// file afterwards: there are secrets in it. It is replaced or left alone, never written in place: nobody could write
-/// those secrets again. Two at a time would undo each other: only `Homes` calls it.
+/// Sets or removes (`None`) variables, keeps all other lines, and makes the file private. Never overwrites in place, because
+/// the file holds secrets. Concurrent calls would undo each other, so only `HomeChannels` calls it.
 pub fn set(home: &Path, changes: &[(&str, Option<&str>)]) -> io::Result<()> {
     let path = path(home);
     let old = read::bytes(&path)?.unwrap_or_default();
     let old = String::from_utf8(old).map_err(|_| io::Error::other(".env is not text"))?;
-    write::replace_or_leave(&path, changed(&old, changes)?.as_bytes(), Durable::Synced)?;
+    write::replace_or_leave(&path, apply_changes(&old, changes)?.as_bytes(), Durable::Synced)?;
     std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o600))
 }
 
-fn changed(old: &str, changes: &[(&str, Option<&str>)]) -> io::Result<String> {
+fn apply_changes(old: &str, changes: &[(&str, Option<&str>)]) -> io::Result<String> {
     let stays = |line: &&str| !changes.iter().any(|(name, _)| Some(*name) == name_of(line));
     let mut text: String = old.lines().filter(stays).flat_map(|line| [line, "\n"]).collect();
     for (name, value) in changes {
         if let Some(value) = value {
-            text.push_str(&format!("{name}={}\n", quoted(value)?));
+            text.push_str(&format!("{name}={}\n", quote(value)?));
         }
     }
     Ok(text)
@@ -39,12 +38,12 @@ fn name_of(line: &str) -> Option<&str> {
     line.split_once('=').map(|(name, _)| name.trim())
 }
 
-/// As every reader of such files takes it for the value itself.
-fn quoted(value: &str) -> io::Result<String> {
+/// Quotes a value for all common readers of `.env` files.
+fn quote(value: &str) -> io::Result<String> {
     if value.contains(['\'', '\n', '\r']) {
         return Err(io::Error::new(
             io::ErrorKind::InvalidInput,
-            "a quote or a line break cannot be kept in .env",
+            "a value in .env must not contain a quote or a line break",
         ));
     }
     let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.:+@/".contains(&byte);
@@ -56,7 +55,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_the_named_lines_change_and_the_file_becomes_private() {
+    fn changes_only_named_lines_and_makes_file_private() {
         let home = tempfile::tempdir().unwrap();
         let old = "# mine\nTOKEN='a # b'\nexport T_HOME = 1\nT_HOME_THREAD=9\n\nT_HOME2=x";
         std::fs::write(path(home.path()), old).unwrap();
@@ -67,7 +66,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_that_is_missing_is_made_and_one_that_cannot_be_read_is_left_alone() {
+    fn creates_missing_file_and_keeps_unreadable_one() {
         let home = tempfile::tempdir().unwrap();
         set(home.path(), &[("A", Some("!room:e.org"))]).unwrap();
         assert_eq!(std::fs::read_to_string(path(home.path())).unwrap(), "A='!room:e.org'\n");
@@ -77,9 +76,9 @@ mod tests {
     }
 
     #[test]
-    fn what_could_become_another_line_is_refused() {
+    fn rejects_values_with_quotes_or_line_breaks() {
         for value in ["a\nTOKEN=x", "a'b", "a\rb"] {
-            assert!(quoted(value).is_err(), "{value:?}");
+            assert!(quote(value).is_err(), "{value:?}");
         }
     }
 }

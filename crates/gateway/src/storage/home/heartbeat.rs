@@ -1,7 +1,7 @@
-//! `state/gateway.heartbeat`: the event loop turns.
+//! `state/gateway.heartbeat`: shows that the event loop runs.
 //!
-//! Written by the loop itself every half minute, so that a file that grows old means a loop that stands still. Nothing
-//! of ours reads it.
+//! The event loop writes it every 30 seconds, so an old file means that the loop hangs. For external monitors; the gateway
+//! does not read it.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -17,18 +17,17 @@ pub fn path(home: &Path) -> PathBuf {
     home.join("state").join("gateway.heartbeat")
 }
 
-/// `started`: when this process was, by the wall clock.
-pub fn beat(home: &Path, started: Millis, now: Millis) -> io::Result<()> {
-    let beat = json!({
+/// `started`: start of this process, wall clock.
+pub fn write(home: &Path, started: Millis, now: Millis) -> io::Result<()> {
+    let heartbeat = json!({
         "pid": std::process::id(),
         "updated_at": stamp::format(now),
         "monotonic": monotonic(),
         "start_time": stamp::seconds(started),
     });
-    write::replace_below(&path(home), &serde_json::to_vec(&beat)?, Durable::Loose)
+    write::replace_below(&path(home), &serde_json::to_vec(&heartbeat)?, Durable::Loose)
 }
 
-/// Seconds by the clock that nobody can set.
 fn monotonic() -> f64 {
     let time = clock_gettime(ClockId::Monotonic);
     time.tv_sec as f64 + time.tv_nsec as f64 / 1e9
@@ -41,13 +40,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_beat_says_who_when_and_since_when_and_the_next_is_later() {
+    fn heartbeat_has_pid_time_and_start() {
         let home = tempfile::tempdir().unwrap();
         let one = || -> Value {
-            beat(home.path(), Millis(1_794_766_299_680), Millis(1_794_766_299_681)).unwrap();
+            write(home.path(), Millis(1_794_766_299_680), Millis(1_794_766_299_681)).unwrap();
             serde_json::from_slice(&std::fs::read(path(home.path())).unwrap()).unwrap()
         };
-        let (first, second) = (one(), one());
+        let first = one();
+        let second = one();
         assert_eq!(first["pid"], std::process::id());
         assert_eq!(first["updated_at"], "2026-11-15T18:11:39.681000+00:00");
         assert_eq!(first["start_time"], 1_794_766_299.68);
@@ -55,9 +55,9 @@ mod tests {
     }
 
     #[test]
-    fn a_home_that_is_missing_is_an_error_and_is_not_made() {
+    fn does_not_create_missing_home() {
         let home = tempfile::tempdir().unwrap();
         let missing = home.path().join("missing");
-        assert!(beat(&missing, Millis(0), Millis(0)).is_err() && !missing.exists());
+        assert!(write(&missing, Millis(0), Millis(0)).is_err() && !missing.exists());
     }
 }

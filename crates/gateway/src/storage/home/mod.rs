@@ -1,24 +1,23 @@
-//! Files in the home that are contracts with other programs: dashboards, supervisors, the command line, our successor.
+//! Files in the home that are interfaces to other programs: dashboards, supervisors, the command line, the next process.
 //!
 //! | file | holds |
 //! |---|---|
-//! | `drain` | `.drain_request.json`: somebody asks for quiet |
-//! | `process`, `pid` | who we are; `gateway.pid` |
+//! | `drain` | `.drain_request.json`: the drain marker |
+//! | `process`, `pid` | process identity; `gateway.pid` |
 //! | `peers` | `.gateway-takeover.json`, `.gateway-planned-stop.json`: the next signal is intended |
-//! | `state` | `gateway_state.json`: how we are |
-//! | `heartbeat` | `state/gateway.heartbeat`: the event loop turns |
+//! | `state` | `gateway_state.json`: the published state |
+//! | `heartbeat` | `state/gateway.heartbeat`: the event loop runs |
 //! | `starts`, `boots` | `gateway-starts.log`, `gateway/restart_loop.json`: too many starts |
-//! | `restart` | who asked for a restart, and who is to be told |
+//! | `restart` | restart notes: who requested a restart, and who is notified |
 //! | `directory` | `channel_directory.json`, `channel_aliases.json`: chats by name |
-//! | `api_key` | what programs show to use the API |
-//! | `env` | `.env`, of which `/sethome` writes its own lines |
-//! | `bot_lock` | which gateway of this machine uses a bot; the one file that lies beside all homes |
-//! | `clean`, `counts` | `.clean_shutdown`, `.restart_failure_counts`: how the last stop went |
+//! | `api_key` | the API key |
+//! | `env` | `.env`, in which `/sethome` replaces its own lines |
+//! | `bot_lock` | one process per bot token; outside the home, shared by all homes |
+//! | `clean`, `counts` | `.clean_shutdown`, `.restart_failure_counts`: result of the last shutdown |
 //!
-//! Anybody may write anything into these files, at any time. So every reader takes what makes sense and goes on
-//! without the rest, and every writer replaces a file as a whole (`write`). A crash at any point leaves the old
-//! contents or the new ones, and perhaps a temporary file (`.<name>.<random>.tmp`) that nobody reads.
-//! Everything here blocks; what the contents mean is decided in `core::lifecycle`.
+//! Other programs may write these files at any time, so readers ignore invalid contents and writers replace files
+//! atomically (`write`). A crash leaves the old or the new contents, and possibly an unused temporary file
+//! (`.<name>.<random>.tmp`). Everything here blocks; `core::lifecycle` interprets the contents.
 
 pub mod api_key;
 pub mod counts;

@@ -1,8 +1,8 @@
-//! `gateway_state.json`: how the gateway is, for dashboards, the command line and the boot of a container.
+//! `gateway_state.json`: the published state of the gateway, for dashboards, the command line and container boot scripts.
 //!
-//! One task writes it. Others add fields of their own (`desired_state`, `served_profiles`), so a write reads first and
-//! changes only what is ours; an unreadable file is begun anew. It may be missing or old at any time: whether a
-//! process lives is asked of the process, never of this file.
+//! One task writes it. Other programs add fields (`desired_state`, `served_profiles`), so a write merges its own fields
+//! into the file; an unreadable file is replaced. The file may be missing or outdated, so liveness is checked on the
+//! process itself.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -13,25 +13,25 @@ use petasos_core::lifecycle::{State, stamp};
 use serde::{Serialize, Serializer};
 use serde_json::{Map, Value};
 
-use super::process::Record;
+use super::process::ProcessRecord;
 use crate::home::files::read;
 use crate::home::files::write::{self, Durable};
 
-/// Everything in the file that is ours.
+/// The gateway's own fields.
 #[derive(Debug, Clone, PartialEq, Serialize)]
-pub struct Published {
+pub struct StateFile {
     #[serde(flatten)]
-    pub record: Record,
+    pub record: ProcessRecord,
     #[serde(rename = "gateway_state", serialize_with = "name")]
     pub state: State,
     pub exit_reason: Option<String>,
     pub restart_requested: bool,
     pub active_agents: u64,
     pub platforms: BTreeMap<String, PlatformState>,
-    /// Who asked for quiet, and since when.
+    /// Principal and time of the drain.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub drain: Option<Value>,
-    /// How many seconds a stop may wait for turns; a successor waits as long.
+    /// How long a shutdown waits for turns, in seconds; a successor waits as long.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub restart_drain_timeout: Option<f64>,
     #[serde(serialize_with = "iso")]
@@ -55,14 +55,14 @@ pub struct PlatformState {
     pub updated_at: Millis,
 }
 
-/// Ours, and left out when there is nothing to say.
+/// Own fields that may be omitted.
 const OPTIONAL: [&str; 2] = ["drain", "restart_drain_timeout"];
 
 pub fn path(home: &Path) -> PathBuf {
     home.join("gateway_state.json")
 }
 
-pub fn write(home: &Path, published: &Published, durable: Durable) -> io::Result<()> {
+pub fn write(home: &Path, published: &StateFile, durable: Durable) -> io::Result<()> {
     let mut fields = read(home).unwrap_or_default();
     for name in OPTIONAL {
         fields.remove(name);
@@ -72,41 +72,39 @@ pub fn write(home: &Path, published: &Published, durable: Durable) -> io::Result
     write::replace(&path(home), &serde_json::to_vec(&fields)?, durable)
 }
 
-/// All fields, ours or not. `None`: no file, or none that can be read.
+/// All fields of the file. `None`: missing or unreadable.
 pub fn read(home: &Path) -> Option<Map<String, Value>> {
     let bytes = read::bytes_if_readable(&path(home))?;
-    serde_json::from_slice(&bytes)
-        .inspect_err(|error| tracing::warn!(%error, "state file is unreadable"))
-        .ok()
+    serde_json::from_slice(&bytes).inspect_err(|error| tracing::warn!(%error, "unreadable state file")).ok()
 }
 
 /// Whether the process that a state file describes was found alive.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Process {
+pub enum ProcessState {
     Live,
     Dead,
 }
 
-/// What every reader concludes from the file in the same way.
+/// Values that all readers derive from the file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct Load {
+pub struct GatewayLoad {
     pub active_agents: u64,
-    /// Something runs that a stop would interrupt.
+    /// A shutdown would interrupt turns.
     pub busy: bool,
-    /// A drain would have something to do.
+    /// A drain is possible.
     pub drainable: bool,
 }
 
-impl Load {
-    pub fn of(fields: &Map<String, Value>, process: Process) -> Self {
+impl GatewayLoad {
+    pub fn of(fields: &Map<String, Value>, process: ProcessState) -> Self {
         let active_agents = fields.get("active_agents").map(count).unwrap_or_default();
         let state = fields.get("gateway_state").and_then(Value::as_str);
-        let drainable = process == Process::Live && state == Some(State::Running.as_str());
+        let drainable = process == ProcessState::Live && state == Some(State::Running.as_str());
         Self { active_agents, busy: drainable && active_agents > 0, drainable }
     }
 }
 
-/// A number of things; anything else is none.
+/// Accepts numbers and numeric strings; anything else is zero.
 fn count(value: &Value) -> u64 {
     let text = || value.as_str().and_then(|text| text.trim().parse().ok());
     value.as_u64().or_else(text).unwrap_or_default()
@@ -132,11 +130,11 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::home::files::testing::{NO_HOMES, ruin};
+    use crate::home::files::testing::{NO_HOMES, for_each_damage};
 
     const NOW: Millis = Millis(1_794_766_299_613);
 
-    fn published() -> Published {
+    fn published() -> StateFile {
         let telegram = PlatformState {
             state: "connected",
             error_code: None,
@@ -146,8 +144,8 @@ mod tests {
             next_retry_at: None,
             updated_at: NOW,
         };
-        Published {
-            record: Record {
+        StateFile {
+            record: ProcessRecord {
                 pid: 7,
                 kind: "hermes-gateway".into(),
                 argv: vec!["x".into()],
@@ -165,7 +163,7 @@ mod tests {
     }
 
     #[test]
-    fn the_file_has_the_fields_that_others_know() {
+    fn writes_documented_fields() {
         let home = tempfile::tempdir().unwrap();
         write(home.path(), &published(), Durable::Synced).unwrap();
         let at = "2026-11-15T18:11:39.613000+00:00";
@@ -182,7 +180,7 @@ mod tests {
     }
 
     #[test]
-    fn fields_of_others_survive_and_all_of_ours_are_replaced() {
+    fn keeps_foreign_fields_and_replaces_own() {
         let home = tempfile::tempdir().unwrap();
         let theirs = json!({
             "desired_state": "running", "served_profiles": ["a"], "x": {"y": 1}, "updated_at": 5, "pid": "?",
@@ -199,19 +197,19 @@ mod tests {
     }
 
     #[test]
-    fn what_is_optional_is_written_when_there_is_something_to_say() {
+    fn writes_optional_fields_if_present() {
         let home = tempfile::tempdir().unwrap();
         let drain = Some(json!({"kind": "external", "principal": "nas"}));
-        let said = Published { drain: drain.clone(), restart_drain_timeout: Some(60.0), ..published() };
-        write(home.path(), &said, Durable::Loose).unwrap();
+        let state = StateFile { drain: drain.clone(), restart_drain_timeout: Some(60.0), ..published() };
+        write(home.path(), &state, Durable::Loose).unwrap();
         let read = read(home.path()).unwrap();
         assert_eq!((read.get("drain"), &read["restart_drain_timeout"]), (drain.as_ref(), &json!(60.0)));
     }
 
     #[test]
-    fn an_unreadable_file_is_begun_anew() {
+    fn replaces_unreadable_file() {
         let home = tempfile::tempdir().unwrap();
-        ruin(&path(home.path()), |what| {
+        for_each_damage(&path(home.path()), |what| {
             let before = read(home.path());
             assert!(before.is_none_or(|fields| fields.is_empty()), "{what}");
             let written = write(home.path(), &published(), Durable::Loose);
@@ -225,8 +223,9 @@ mod tests {
     }
 
     #[test]
-    fn only_a_live_running_gateway_is_busy_or_drainable() {
-        let (live, dead) = (Process::Live, Process::Dead);
+    fn only_live_running_gateway_is_busy_or_drainable() {
+        let live = ProcessState::Live;
+        let dead = ProcessState::Dead;
         for (state, agents, process, want) in [
             (json!("running"), json!(2), live, (2, true, true)),
             (json!("running"), json!(0), live, (0, false, true)),
@@ -242,9 +241,9 @@ mod tests {
             (json!("running"), json!(null), live, (0, false, true)),
         ] {
             let fields = Map::from_iter([("gateway_state".into(), state), ("active_agents".into(), agents)]);
-            let load = Load::of(&fields, process);
+            let load = GatewayLoad::of(&fields, process);
             assert_eq!((load.active_agents, load.busy, load.drainable), want, "{fields:?} {process:?}");
         }
-        assert_eq!(Load::of(&Map::new(), live), Load::default());
+        assert_eq!(GatewayLoad::of(&Map::new(), live), GatewayLoad::default());
     }
 }

@@ -1,13 +1,15 @@
-//! Whether the disk is about to be full. Pure but for asking the file system.
+//! Warnings before the disk is full.
 
 use std::path::Path;
 
-/// When the owner is warned.
+use crate::notices::storage as notices;
+
+/// Thresholds for the owner's warning.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct DiskLimits {
-    /// Less than this part of the disk is free.
+    /// Warn below this percentage of free space.
     pub percent: u64,
-    /// Less than this is free, whatever part that is.
+    /// Warn below this many free bytes.
     pub bytes: u64,
     /// Warn if the disk would be full within this many days at the current growth.
     pub days: u64,
@@ -19,17 +21,17 @@ impl Default for DiskLimits {
     }
 }
 
-/// A large disk of which a tenth is free has room enough.
-const PLENTY: u64 = 50 << 30;
+/// No percentage warning above this much free space.
+const ENOUGH_FREE: u64 = 50 << 30;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Disk {
+pub(crate) struct DiskSpace {
     pub(crate) free: u64,
     pub(crate) total: u64,
 }
 
-impl Disk {
-    /// `None`: the file system does not say.
+impl DiskSpace {
+    /// `None`: unknown.
     pub(crate) fn of(path: &Path) -> Option<Self> {
         let found = rustix::fs::statvfs(path).ok()?;
         let bytes = |blocks: u64| blocks.saturating_mul(found.f_frsize);
@@ -38,21 +40,17 @@ impl Disk {
 
     /// The warning for the owner, if any. `growth`: bytes per day.
     pub(crate) fn warning(self, growth: Option<i64>, limits: DiskLimits) -> Option<String> {
-        let advice = "Make room: when it is full, no message can be accepted.";
         let free = self.free >> 20;
         if self.free < limits.bytes {
-            return Some(format!("The disk is nearly full: {free} MB are free. {advice}"));
+            return Some(notices::disk_nearly_full(free));
         }
-        if self.free < PLENTY && self.free < self.total / 100 * limits.percent {
+        if self.free < ENOUGH_FREE && self.free < self.total / 100 * limits.percent {
             let percent = self.free.saturating_mul(100) / self.total;
-            return Some(format!("The disk is filling up: {free} MB ({percent} %) are free. {advice}"));
+            return Some(notices::disk_filling_up(free, percent));
         }
         let growth = growth.and_then(|it| u64::try_from(it).ok()).filter(|it| *it > 0)?;
         let days = self.free / growth;
-        (days < limits.days).then(|| {
-            let daily = growth >> 20;
-            format!("The disk will be full in about {days} days: the database grows by {daily} MB a day, {free} MB are free. {advice}")
-        })
+        (days < limits.days).then(|| notices::disk_full_in(days, growth >> 20, free))
     }
 }
 
@@ -64,7 +62,7 @@ mod tests {
 
     #[track_caller]
     fn check(free: u64, total: u64, growth: Option<i64>, want: Option<&str>) {
-        let warning = Disk { free, total }.warning(growth, DiskLimits::default());
+        let warning = DiskSpace { free, total }.warning(growth, DiskLimits::default());
         match (&warning, want) {
             (None, None) => {}
             (Some(text), Some(want)) => assert!(text.contains(want), "{text}"),

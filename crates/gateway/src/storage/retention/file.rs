@@ -1,7 +1,6 @@
-//! The file of one archived conversation: JSON lines, compressed with gzip.
+//! The archive file of one conversation: gzip-compressed JSON lines.
 //!
-//! A file is complete or not there: it is written beside its place, synced, renamed, and read back before anything relies
-//! on it.
+//! Written atomically: to a temporary file, synced, renamed, and read back before the rows are deleted.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, BufRead, BufReader, BufWriter, Write};
@@ -13,25 +12,29 @@ use flate2::Compression;
 use flate2::read::GzDecoder;
 use flate2::write::GzEncoder;
 use petasos_agent::file_name;
-use petasos_store::{Archivable, Error as StoreError, Reader};
+use petasos_store::{ArchiveCandidate, Error as StoreError, Reader};
 
-/// In the home.
 pub fn folder(home: &Path) -> PathBuf {
     home.join("archive")
 }
 
-/// Where the lines of an archive are read from. A damaged file gives an error in place of a line.
+/// Reads the lines of an archive. A damaged file yields an error in place of a line.
 pub fn lines(path: &Path) -> io::Result<impl Iterator<Item = Result<String, StoreError>> + use<>> {
     let text = BufReader::new(GzDecoder::new(BufReader::new(File::open(path)?)));
     Ok(text.lines().map(|line| line.map_err(StoreError::from)))
 }
 
-/// Writes and verifies the archive of a conversation. Gives its name in `folder` and its size.
-pub(crate) fn write(reader: &Reader, it: &Archivable, folder: &Path) -> Result<(String, u64), StoreError> {
+/// Writes and verifies the archive of a conversation. Returns its file name and size.
+pub(crate) fn write(
+    reader: &Reader,
+    it: &ArchiveCandidate,
+    folder: &Path,
+) -> Result<(String, u64), StoreError> {
     fs::DirBuilder::new().recursive(true).mode(0o700).create(folder)?;
-    // A name may be used again after its conversation has left: the time of the last use tells the archives apart.
+    // A session id may be reused after archiving, so the name includes the time of the last use.
     let name = format!("{}.{}.jsonl.gz", file_name(it.id.as_str()), it.last_at.0);
-    let (path, temporary) = (folder.join(&name), folder.join(format!(".{name}~")));
+    let path = folder.join(&name);
+    let temporary = folder.join(format!(".{name}~"));
     let (written, lines) = fill(reader, it, &temporary)?;
     fs::rename(&temporary, &path)?;
     File::open(folder)?.sync_all()?;
@@ -41,10 +44,11 @@ pub(crate) fn write(reader: &Reader, it: &Archivable, folder: &Path) -> Result<(
     Ok((name, fs::metadata(&path)?.len()))
 }
 
-fn fill(reader: &Reader, it: &Archivable, path: &Path) -> Result<(Digest, usize), StoreError> {
+fn fill(reader: &Reader, it: &ArchiveCandidate, path: &Path) -> Result<(Digest, usize), StoreError> {
     let file = OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(path)?;
     let mut text = GzEncoder::new(BufWriter::new(file), Compression::default());
-    let (mut digest, mut lines) = (Context::new(&SHA256), 0);
+    let mut digest = Context::new(&SHA256);
+    let mut lines = 0;
     let lossy = reader.export(it, |line| {
         digest.update(line.as_bytes());
         digest.update(b"\n");
@@ -65,7 +69,8 @@ fn fill(reader: &Reader, it: &Archivable, path: &Path) -> Result<(Digest, usize)
 }
 
 fn verify(path: &Path) -> Result<(Vec<u8>, usize), StoreError> {
-    let (mut digest, mut count) = (Context::new(&SHA256), 0);
+    let mut digest = Context::new(&SHA256);
+    let mut count = 0;
     for line in lines(path)? {
         digest.update(line?.as_bytes());
         digest.update(b"\n");

@@ -1,41 +1,39 @@
-//! Three weeks of traffic against small limits: database, cache and memory stay within their bounds.
+//! Load test: three weeks of traffic with small limits for database, cache and memory.
 
 use std::collections::HashSet;
 use std::time::SystemTime;
 
-use petasos_core::journal::{Outcome, Write};
+use petasos_core::journal::{MessageOutcome, Write};
 use petasos_core::message::{ChatType, Delivery};
 use petasos_core::outbox::{Draft, Kind};
 use petasos_core::turn::Turn;
 use petasos_core::{Inbound, Platform, Source};
 use petasos_store::Tx;
 
-use super::tests::{HOUR, START, World, key, prompt, session, talk};
+use super::tests::{HOUR, RetentionFixture, START, add_conversation, key, prompt, session};
 use super::*;
-use crate::inbound::downloads::{Fetcher, Inward};
+use crate::inbound::downloads::{DownloadSettings, Downloader};
 
 const HOURS: u32 = 21 * 24;
-/// Messages of one conversation.
 const EACH: usize = 6;
 const DATABASE: u64 = 1 << 20;
 const CACHE: u64 = 64 << 10;
-/// Of the rows of one message, with indexes and pages that are not full.
+/// Bytes per message, with indexes and partly filled pages.
 const ROW_BYTES: u64 = 2048;
-/// Of the rows that stay for a month (`seen`).
+/// Bytes per row that is kept for a month (`seen`).
 const MARK_BYTES: u64 = 128;
 
-/// Resident memory of this process, in KiB.
 fn rss() -> u64 {
     let status = std::fs::read_to_string("/proc/self/status").unwrap();
     let line = status.lines().find(|line| line.starts_with("VmRSS:")).unwrap();
     line.split_whitespace().nth(1).unwrap().parse().unwrap()
 }
 
-/// A conversation of [`EACH`] messages, each accepted, answered by a turn and delivered.
+/// Adds a conversation of [`EACH`] messages, each accepted, answered by a turn and delivered.
 fn converse(tx: &Tx<'_>, chat: usize, at: Millis) -> Result<(), StoreError> {
-    talk(tx, chat, EACH, at)?;
+    add_conversation(tx, chat, EACH, at)?;
     let source = Source::new(Platform::parse("telegram").unwrap(), ChatType::Dm, chat.to_string());
-    let route = Route::back_to(&source, Delivery::Push);
+    let route = Route::to_source(&source, Delivery::Push);
     for number in 0..EACH {
         let text = format!("question {number} about umbrellas, ").repeat(12);
         let inbound = Inbound::new(source.clone(), format!("{chat}-{number}"), text.clone());
@@ -49,12 +47,12 @@ fn converse(tx: &Tx<'_>, chat: usize, at: Millis) -> Result<(), StoreError> {
             text,
             buttons: Vec::new(),
         };
-        let outcome = Outcome::Answered;
+        let outcome = MessageOutcome::Answered;
         tx.apply(
             &[
                 Write::ClaimInbox { inbox: inbox.clone(), turn: turn.id },
                 Write::PutTurn(turn.clone()),
-                Write::Owe(answer),
+                Write::Enqueue(answer),
                 Write::EndTurn { turn: turn.id, outcome, at },
                 Write::SettleInbox { inbox, outcome, at },
             ],
@@ -67,7 +65,6 @@ fn converse(tx: &Tx<'_>, chat: usize, at: Millis) -> Result<(), StoreError> {
     Ok(())
 }
 
-/// A received file, one hour old.
 fn receive(home: &Path, chat: usize) {
     let folder = home.join("cache/images").join(chat.to_string());
     std::fs::create_dir_all(&folder).unwrap();
@@ -84,37 +81,45 @@ fn cached(home: &Path) -> u64 {
 
 /// `PETASOS_TRAFFIC_MESSAGES` sets how many messages; `./scripts/full` uses 100,000.
 #[tokio::test]
-async fn three_weeks_of_traffic_stay_within_small_limits() {
+async fn three_weeks_of_traffic_stay_within_limits() {
     let wanted = std::env::var("PETASOS_TRAFFIC_MESSAGES").ok().and_then(|it| it.parse().ok());
     let messages: usize = wanted.unwrap_or(6_000);
-    let world = World::new();
-    let terms = Retention { database: Some(DATABASE), ..prompt() };
-    let fetcher = Fetcher::new(world.home.path(), Inward { total: Some(CACHE), ..Inward::default() });
-    let (mut chat, mut early) = (0, None);
-    // Messages, turns and deliveries stay for a week, marks of seen messages for a month.
+    let fixture = RetentionFixture::new();
+    let policy = Retention { database: Some(DATABASE), ..prompt() };
+    let downloader = Downloader::new(
+        fixture.home.path(),
+        DownloadSettings { max_cache_bytes: Some(CACHE), ..DownloadSettings::default() },
+    );
+    let mut chat = 0;
+    let mut early = None;
+    // Messages, turns and deliveries are kept for a week, rows of seen messages for a month.
     let per_day = messages as u64 / 21;
     let listed = 300 * (messages / EACH).min(5500) as u64;
-    let bound =
-        DATABASE + DATABASE / 20 + SPARE + 8 * per_day * ROW_BYTES + messages as u64 * MARK_BYTES + listed;
-    let empty = world.db.read(|it| it.database_size()).await.unwrap().used_bytes();
+    let bound = DATABASE
+        + DATABASE / 20
+        + SPARE_BYTES
+        + 8 * per_day * ROW_BYTES
+        + messages as u64 * MARK_BYTES
+        + listed;
+    let empty = fixture.db.read(|it| it.database_size()).await.unwrap().used_bytes();
     let mut without_retention = 0;
     for hour in 1..=HOURS {
         let now = START.after(HOUR * hour);
         while chat * EACH < messages * hour as usize / HOURS as usize {
             chat += 1;
-            world.db.write(Commit::Submit, move |tx| converse(tx, chat, now)).await.unwrap();
-            receive(world.home.path(), chat);
+            fixture.db.write(Commit::Submit, move |tx| converse(tx, chat, now)).await.unwrap();
+            receive(fixture.home.path(), chat);
         }
         if hour == 24 {
-            let size = world.db.read(|it| it.database_size()).await.unwrap();
+            let size = fixture.db.read(|it| it.database_size()).await.unwrap();
             without_retention = (size.used_bytes() - empty) * u64::from(HOURS / 24);
         }
-        while world.db.write(Commit::Sweep, move |tx| tx.prune(now)).await.unwrap().more {}
-        world.pass(&terms, now).await;
-        fetcher.clean(&HashSet::new()).unwrap();
-        let size = world.db.read(|it| it.database_size()).await.unwrap();
+        while fixture.db.write(Commit::Sweep, move |tx| tx.prune(now)).await.unwrap().more {}
+        fixture.pass(&policy, now).await;
+        downloader.clean(&HashSet::new()).unwrap();
+        let size = fixture.db.read(|it| it.database_size()).await.unwrap();
         assert!(size.bytes <= bound, "hour {hour}: {size:?}, bound {bound}");
-        let cached = cached(world.home.path());
+        let cached = cached(fixture.home.path());
         assert!(cached <= CACHE, "hour {hour}: {cached} bytes in the cache");
         if hour == 10 * 24 {
             early = Some(rss());
@@ -123,6 +128,6 @@ async fn three_weeks_of_traffic_stay_within_small_limits() {
     assert!(without_retention > bound * 5 / 4, "{without_retention} bytes would fit into {bound}");
     let grown = rss().saturating_sub(early.unwrap());
     assert!(grown < 32 << 10, "memory grew by {grown} KiB in eleven days");
-    let archived = world.files().len();
+    let archived = fixture.files().len();
     assert!(archived > chat / 2, "{archived} of {chat} conversations were archived");
 }

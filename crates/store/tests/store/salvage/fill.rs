@@ -6,7 +6,7 @@ use serde::Serialize;
 
 use crate::fixture::{Home, inbound, key, source, turn};
 
-/// Rows of each table.
+/// Rows per table.
 pub(super) const ROWS: i64 = 150;
 
 fn json<T: Serialize>(value: &T) -> String {
@@ -24,7 +24,7 @@ pub(super) fn filled() -> Home {
         ("route", json(&turn.route)),
         ("source", json::<Source>(&source("7"))),
         ("entry", entry()),
-        ("book", json(&petasos_core::pairing::Book::default())),
+        ("book", json(&petasos_core::pairing::PairingState::default())),
         ("long", long),
     ];
     let half = ROWS / 2;
@@ -44,7 +44,7 @@ pub(super) fn filled() -> Home {
             db.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |_| Ok(())).unwrap();
         }
     }
-    // Large rows, which reach over several pages.
+    // Large rows with overflow pages.
     db.execute(
         "UPDATE messages SET content = content || replace(hex(zeroblob(9000)), '0', 'x') WHERE id % 40 = 0",
         [],
@@ -54,7 +54,6 @@ pub(super) fn filled() -> Home {
     home
 }
 
-/// Whether a table has rows on several pages.
 pub(super) fn fills(table: &str) -> bool {
     TABLES.iter().any(|(name, ..)| *name == table)
 }
@@ -68,7 +67,7 @@ fn entry() -> String {
     ))
 }
 
-/// Table, columns, and one row of it; `i` counts.
+/// Table, columns, and one row; `i` counts.
 const TABLES: &[(&str, &str, &str)] = &[
     (
         "inbox",

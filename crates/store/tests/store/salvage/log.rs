@@ -1,4 +1,4 @@
-//! Frames in the log that belong to no commit.
+//! Log frames that belong to no commit.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -16,13 +16,13 @@ fn log(path: &Path) -> PathBuf {
     path.with_file_name("petasos.db-wal")
 }
 
-/// A copy with one more commit of about `pages` pages, and what its log is then.
+/// A copy with one more commit of about `pages` pages, and the bytes of its log.
 fn with_commit(from: &Path, pages: usize) -> (tempfile::TempDir, PathBuf, Vec<u8>) {
     let (folder, path) = copied(from);
     let raw = Connection::open(&path).unwrap();
     raw.execute("INSERT INTO meta (key, value) VALUES ('test', ?1)", ["x".repeat(4096 * pages)]).unwrap();
     let bytes = fs::read(log(&path)).unwrap();
-    // As after a kill: nothing is folded, and the wal-index stays.
+    // As after a kill: no checkpoint, and the wal-index stays.
     fs::copy(path.with_file_name("petasos.db-shm"), path.with_file_name("kept-shm")).unwrap();
     raw.set_db_config(rusqlite::config::DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, true).unwrap();
     raw.close().unwrap();
@@ -45,7 +45,7 @@ fn after_failed_commits() -> (tempfile::TempDir, PathBuf) {
 }
 
 #[test]
-fn takes_frames_of_failed_commits_for_no_damage() {
+fn frames_of_failed_commits_are_not_reported_as_damage() {
     let (_folder, path) = after_failed_commits();
     let report = salvage(&path);
     assert!(report.is_none(), "{}", report.map(|it| it.text()).unwrap_or_default());
@@ -53,7 +53,7 @@ fn takes_frames_of_failed_commits_for_no_damage() {
 }
 
 #[test]
-fn finds_a_damaged_commit_in_front_of_failed_ones() {
+fn detects_a_damaged_commit_before_failed_ones() {
     let (_folder, path) = after_failed_commits();
     let mut bytes = fs::read(log(&path)).unwrap();
     bytes[LOG_HEADER + FRAME + 100] ^= 1;

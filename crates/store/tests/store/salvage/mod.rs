@@ -1,9 +1,9 @@
-//! Damaged databases: what is kept, what is listed, and that no start fails.
+//! Salvage of damaged databases: rows kept, losses listed, and no failed start.
 
 mod fill;
 mod log;
 mod newer;
-mod places;
+mod random_damage;
 mod tables;
 
 use std::collections::BTreeMap;
@@ -18,7 +18,6 @@ use rusqlite::types::Value;
 use crate::fixture::{Home, NOW, later, start, turn};
 use fill::filled;
 
-/// Every row of every table, by table and key.
 type Dump = BTreeMap<(String, String), Vec<Value>>;
 
 fn dump(path: &Path) -> Dump {
@@ -55,7 +54,7 @@ pub(crate) fn root(db: &Connection, table: &str) -> usize {
     db.query_row(text, [table], |row| row.get::<_, u32>(0)).unwrap() as usize
 }
 
-/// A copy of database, log and marker, as a power cut leaves them.
+/// A copy of database, log, marker and map, as a power failure leaves them.
 pub(crate) fn copied(from: &Path) -> (tempfile::TempDir, PathBuf) {
     let folder = tempfile::tempdir().unwrap();
     for name in ["petasos.db", "petasos.db-wal", ".petasos-db", ".petasos.db-map"] {
@@ -119,7 +118,7 @@ fn rebuilds_the_search_index_as_the_triggers_write_it() {
         read.query_map([], |row| row.get(0)).unwrap().map(Result::unwrap).collect()
     };
     let raw = home.raw();
-    // Ids far apart, tool output and empty text: the last two are not searched.
+    // Distant ids, tool output and empty text: the last two are not indexed.
     for (id, role, content) in [
         (60_000, "assistant", "needle"),
         (60_001, "tool", "needle"),
@@ -146,21 +145,23 @@ fn rebuilds_the_search_index_as_the_triggers_write_it() {
 fn reports_rising_progress_of_a_salvage_and_none_without_damage() {
     let (_folder, path) = copied(&filled().path());
     let open = || {
-        let mut told = Vec::new();
-        Store::open_or_salvage_changed(&path, NOW, NOW, &mut |percent| told.push(percent))
+        let mut reported = Vec::new();
+        Store::open_or_salvage_changed(&path, NOW, NOW, &mut |percent| reported.push(percent))
             .unwrap()
             .0
             .close()
             .unwrap();
-        told
+        reported
     };
     assert_eq!(open(), Vec::<u8>::new(), "a sound database is not salvaged");
     Store::note_damage(&path, "a read failed").unwrap();
-    let told = open();
-    assert_eq!(told.first(), Some(&0));
+    let reported = open();
+    assert_eq!(reported.first(), Some(&0));
     assert!(
-        told.is_sorted() && told.len() > 10 && told.last().is_some_and(|last| (90..=99).contains(last)),
-        "{told:?}"
+        reported.is_sorted()
+            && reported.len() > 10
+            && reported.last().is_some_and(|last| (90..=99).contains(last)),
+        "{reported:?}"
     );
 }
 
@@ -180,7 +181,7 @@ fn keeps_the_damaged_files_and_writes_a_report() {
 }
 
 #[test]
-fn goes_on_with_a_salvage_that_was_cut_off() {
+fn continues_an_interrupted_salvage() {
     let before = filled();
     let rows = dump(&before.path());
     let note = r#"{"stamp":"S","at":1,"why":"cut off","last_change":1}"#;
@@ -200,7 +201,7 @@ fn goes_on_with_a_salvage_that_was_cut_off() {
 }
 
 #[test]
-fn removes_the_note_of_a_salvage_that_was_complete() {
+fn removes_the_note_of_a_completed_salvage() {
     let (_folder, path) = copied(&filled().path());
     let rows = dump(&path);
     fs::copy(&path, path.with_file_name("petasos.db.damaged-S")).unwrap();
@@ -211,7 +212,7 @@ fn removes_the_note_of_a_salvage_that_was_complete() {
 }
 
 #[test]
-fn refuses_an_empty_a_vanished_and_a_foreign_database() {
+fn refuses_empty_missing_and_foreign_databases() {
     let (_folder, path) = copied(&filled().path());
     fs::remove_file(path.with_file_name("petasos.db-wal")).unwrap();
     fs::write(&path, "").unwrap();
@@ -230,7 +231,7 @@ fn refuses_an_empty_a_vanished_and_a_foreign_database() {
 }
 
 #[test]
-fn reports_an_emptied_database_instead_of_starting_afresh() {
+fn salvages_an_emptied_database_instead_of_starting_fresh() {
     let home = Home::new();
     home.store.close().unwrap();
     let folder = home.folder;
@@ -242,7 +243,7 @@ fn reports_an_emptied_database_instead_of_starting_afresh() {
 }
 
 #[test]
-fn lists_rows_that_do_not_decode() {
+fn lists_undecodable_rows() {
     let (_folder, path) = copied(&filled().path());
     let raw = Connection::open(&path).unwrap();
     raw.execute(
@@ -259,13 +260,13 @@ fn lists_rows_that_do_not_decode() {
 }
 
 #[test]
-fn gives_up_work_whose_state_may_be_old_and_names_it_once() {
+fn gives_up_possibly_outdated_work_and_reports_it_once() {
     let mut home = Home::new();
     let open = home.accept("7", "open");
     let turn = turn("7", &[open]);
     home.apply(&start(&turn)).unwrap();
     home.accept("8", "waiting");
-    let owed = home.owe("9", "due");
+    let item = home.enqueue("9", "due");
     for number in 0..20 {
         home.accept("10", &number.to_string());
     }
@@ -278,19 +279,19 @@ fn gives_up_work_whose_state_may_be_old_and_names_it_once() {
     let (mut store, report) = Store::open_or_salvage(&path, later(1)).unwrap();
     assert!(report.unwrap().log_commits > 0);
     let notice = store.write(|tx| tx.loss_notice(limits(), NOW)).unwrap().unwrap();
-    let chats: Vec<_> = notice.unsure.iter().map(|it| it.inbound.dedup.as_str()).collect();
+    let chats: Vec<_> = notice.possibly_answered.iter().map(|it| it.inbound.dedup.as_str()).collect();
     assert!(chats.contains(&"open") && chats.contains(&"waiting"), "{chats:?}");
     assert_eq!(store.backlog().unwrap().queued + store.backlog().unwrap().claimed, 0);
-    assert!(store.item(owed.id).unwrap().unwrap().doubtful, "it may have been sent");
+    assert!(store.item(item.id).unwrap().unwrap().doubtful, "it may have been sent");
     assert!(store.write(|tx| tx.loss_notice(limits(), NOW)).unwrap().is_none());
 }
 
-fn limits() -> petasos_core::turn::Limits {
-    petasos_core::turn::Limits::default()
+fn limits() -> petasos_core::turn::TurnLimits {
+    petasos_core::turn::TurnLimits::default()
 }
 
 #[test]
-fn remembers_from_when_on_messages_are_known() {
+fn records_the_time_before_which_messages_are_unknown() {
     let (_folder, path) = copied(&filled().path());
     let raw = Connection::open(&path).unwrap();
     raw.execute("UPDATE turns SET state = '{' WHERE id = 1", []).unwrap();
@@ -303,7 +304,7 @@ fn remembers_from_when_on_messages_are_known() {
 }
 
 #[test]
-fn takes_the_last_change_from_before_it_opened_the_files() {
+fn last_change_is_read_before_the_files_are_opened() {
     for open in [
         |path: &Path| Store::open_or_salvage(path, later(3600)).map(|(_, salvage)| salvage),
         |path: &Path| Store::repair(path, later(3600)),
@@ -334,7 +335,7 @@ fn reports_damage_instead_of_reading_past_it() {
 }
 
 #[test]
-fn looks_at_the_recovered_copy_and_not_at_the_files_it_replaces() {
+fn checks_the_recovered_copy_instead_of_the_replaced_files() {
     let home = filled();
     let rows = dump(&home.path());
     let (_folder, path) = copied(&home.path());

@@ -1,4 +1,4 @@
-//! Files of a newer program: refused and left as they were.
+//! Files of a newer program are refused and left unchanged.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -13,7 +13,7 @@ fn beside(path: &Path, suffix: &str) -> PathBuf {
     PathBuf::from(format!("{}{suffix}", path.display()))
 }
 
-/// A database with one more version, and the map of the version before.
+/// A database of the next schema version, with the root map of this version.
 fn newer() -> (tempfile::TempDir, PathBuf) {
     let (folder, path) = copied(&Home::new().path());
     let raw = Connection::open(&path).unwrap();
@@ -42,15 +42,16 @@ fn refuses_a_newer_database_whose_map_is_out_of_date() {
 }
 
 #[test]
-fn refuses_to_go_on_with_the_salvage_of_a_newer_program() {
+fn refuses_to_continue_the_salvage_of_a_newer_program() {
     let old = r#"{"stamp":"S","at":1,"why":"cut off","last_change":1}"#;
     let (_folder, path) = newer();
-    let (note, aside) = (beside(&path, "-salvage.json"), beside(&path, ".damaged-S"));
+    let note = beside(&path, "-salvage.json");
+    let aside = beside(&path, ".damaged-S");
     fs::write(&note, old).unwrap();
     is_refused(&path, &[&path, &note]);
     fs::rename(&path, &aside).unwrap();
     is_refused(&path, &[&aside, &note]);
-    // Of the header nothing is left; the note says who began.
+    // Without a header only the note names the program that began.
     fs::write(&aside, [0; 4096]).unwrap();
     fs::write(&note, old.replace("\"at\"", &format!("\"schema\":{},\"at\"", SCHEMA + 1))).unwrap();
     is_refused(&path, &[&aside, &note]);
@@ -58,7 +59,7 @@ fn refuses_to_go_on_with_the_salvage_of_a_newer_program() {
 }
 
 #[test]
-fn refuses_to_guess_after_an_unreadable_note() {
+fn refuses_an_unreadable_salvage_note() {
     let (_folder, path) = copied(&Home::new().path());
     fs::write(beside(&path, "-salvage.json"), "{").unwrap();
     let refused = Store::open_or_salvage(&path, NOW).map(drop).unwrap_err().to_string();
@@ -79,13 +80,13 @@ fn salvages_a_database_whose_version_number_is_damaged() {
 }
 
 #[test]
-fn removes_a_map_that_cannot_be_brought_up_to_date() {
+fn removes_a_root_map_that_cannot_be_updated() {
     let home = Home::new();
     let path = home.path();
     let map = path.with_file_name(".petasos.db-map");
     drop(home.store);
     fs::write(&map, r#"{"schema":1,"roots":{}}"#).unwrap();
-    // Where the new map is written first.
+    // Blocks the temporary file of the new map.
     fs::create_dir(path.with_file_name(".petasos.db-map.tmp")).unwrap();
     Store::open(&path).unwrap();
     assert!(!map.exists());
@@ -98,7 +99,7 @@ fn map_names_the_new_version_before_a_migration() {
     let map = path.with_file_name(".petasos.db-map");
     let raw = home.raw();
     drop(home.store);
-    // The step cannot create a table that is there: what a process leaves that dies in the migration.
+    // The step fails because its table exists, like a migration cut off by a crash.
     raw.pragma_update(None, "user_version", SCHEMA - 1).unwrap();
     raw.close().unwrap();
     let version = |number: u32| format!("\"schema\":{number}");

@@ -1,4 +1,4 @@
-//! Damaged pages of tables, tables that have to be searched for, and rows of every size.
+//! Damaged table pages, unlisted tables, and rows of every size.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -16,10 +16,10 @@ use crate::fixture::{Home, NOW, inbound, key, own_process};
 const PAGE: usize = 4096;
 const DATABASE: &str = "PETASOS_TEST_LIMITED_DATABASE";
 
-/// Changes the bytes of a database, given the root page of a table.
-type Damage = fn(&mut [u8], usize);
+/// Damages the bytes of a database, given the root page of a table.
+type DamageFn = fn(&mut [u8], usize);
 
-/// Where a table's root has the pointer to a cell in its middle.
+/// Offset of the pointer to the middle cell of a table's root.
 fn middle(bytes: &[u8], root: usize) -> usize {
     let start = (root - 1) * PAGE;
     assert!(matches!(bytes[start], 2 | 5), "the table has more than one page");
@@ -31,7 +31,7 @@ fn page_at(bytes: &[u8], at: usize) -> usize {
     u32::from_be_bytes(bytes[at..at + 4].try_into().unwrap()) as usize
 }
 
-/// The page behind a cell in the middle of a table's root.
+/// Page referenced by the middle cell of a table's root.
 fn leaf(bytes: &[u8], root: usize) -> usize {
     let at = middle(bytes, root);
     page_at(bytes, (root - 1) * PAGE + usize::from(u16::from_be_bytes([bytes[at], bytes[at + 1]])))
@@ -41,17 +41,17 @@ fn spoil(bytes: &mut [u8], page: usize) {
     bytes[(page - 1) * PAGE..page * PAGE].fill(0x5a);
 }
 
-/// A copy whose rows are all in the database file, none in the log.
-fn folded(home: &Home) -> (tempfile::TempDir, PathBuf) {
-    home.store.fold().unwrap();
+/// A copy with all rows in the database file and an empty log.
+fn checkpointed(home: &Home) -> (tempfile::TempDir, PathBuf) {
+    home.store.checkpoint_truncate().unwrap();
     copied(&home.path())
 }
 
 #[test]
-fn loses_only_the_rows_of_a_damaged_page_and_lists_them() {
+fn loses_and_lists_only_the_rows_of_a_damaged_page() {
     let home = filled();
     let path = home.path();
-    home.store.fold().unwrap();
+    home.store.checkpoint_truncate().unwrap();
     let (rows, roots): (_, Vec<_>) = {
         let db = Connection::open(&path).unwrap();
         let names = tables(&db).into_iter().map(|(name, _)| name).filter(|name| fills(name));
@@ -77,10 +77,10 @@ fn loses_only_the_rows_of_a_damaged_page_and_lists_them() {
 }
 
 #[test]
-fn finds_tables_without_the_list_of_them() {
-    let (_folder, path) = folded(&filled());
+fn finds_tables_without_the_schema_table() {
+    let (_folder, path) = checkpointed(&filled());
     let rows = dump(&path);
-    // A start notes where the tables begin.
+    // A start stores the root map.
     assert!(salvage(&path).is_none());
     let mut bytes = fs::read(&path).unwrap();
     bytes[100..PAGE].fill(0);
@@ -91,8 +91,8 @@ fn finds_tables_without_the_list_of_them() {
 }
 
 #[test]
-fn lists_lost_rows_from_the_first_one_on() {
-    let damages: [(&str, Damage); 2] = [
+fn lists_lost_rows_starting_at_the_first() {
+    let damages: [(&str, DamageFn); 2] = [
         ("the last page", |bytes, root| spoil(bytes, page_at(bytes, (root - 1) * PAGE + 8))),
         ("a pointer to a cell", |bytes, root| {
             let at = middle(bytes, root);
@@ -100,7 +100,7 @@ fn lists_lost_rows_from_the_first_one_on() {
         }),
     ];
     for (name, damage) in damages {
-        let (_folder, path) = folded(&filled());
+        let (_folder, path) = checkpointed(&filled());
         let rows = dump(&path);
         let root = root(&Connection::open(&path).unwrap(), "messages");
         let mut bytes = fs::read(&path).unwrap();
@@ -117,9 +117,9 @@ fn lists_lost_rows_from_the_first_one_on() {
 }
 
 #[test]
-fn names_damage_to_any_constant_of_the_header() {
+fn reports_damage_to_any_header_constant() {
     for at in [0, 18, 19, 21, 47, 59] {
-        let (_folder, path) = folded(&Home::new());
+        let (_folder, path) = checkpointed(&Home::new());
         let mut bytes = fs::read(&path).unwrap();
         bytes[at] = 9;
         fs::write(&path, bytes).unwrap();
@@ -129,8 +129,8 @@ fn names_damage_to_any_constant_of_the_header() {
 }
 
 #[test]
-fn finds_tables_without_a_map() {
-    let (_folder, path) = folded(&filled());
+fn finds_tables_without_a_root_map() {
+    let (_folder, path) = checkpointed(&filled());
     let rows = dump(&path);
     fs::remove_file(path.with_file_name(".petasos.db-map")).unwrap();
     Store::note_damage(&path, "a read failed").unwrap();
@@ -139,8 +139,8 @@ fn finds_tables_without_a_map() {
 }
 
 #[test]
-fn takes_the_root_from_the_map_if_the_listed_one_is_of_another_kind() {
-    let (_folder, path) = folded(&filled());
+fn uses_the_root_map_if_the_listed_root_has_another_kind() {
+    let (_folder, path) = checkpointed(&filled());
     let rows = dump(&path);
     let raw = Connection::open(&path).unwrap();
     raw.execute_batch(
@@ -156,9 +156,9 @@ fn takes_the_root_from_the_map_if_the_listed_one_is_of_another_kind() {
 }
 
 #[test]
-fn leaves_numbers_out_if_rows_and_their_counter_are_lost() {
+fn skips_ids_if_rows_and_their_counter_are_lost() {
     for (damage, next) in [("", ROWS + 1), ("UPDATE turns SET state = '{' WHERE id = 1", ROWS + 1_000_001)] {
-        let (_folder, path) = folded(&filled());
+        let (_folder, path) = checkpointed(&filled());
         let raw = Connection::open(&path).unwrap();
         raw.execute_batch(damage).unwrap();
         let counters = root(&raw, "sqlite_sequence");
@@ -174,13 +174,13 @@ fn leaves_numbers_out_if_rows_and_their_counter_are_lost() {
 }
 
 #[test]
-fn keeps_rows_of_any_size_and_numbers_of_any_width() {
+fn salvages_rows_of_any_size_and_integers_of_any_width() {
     let home = Home::new();
     let raw = home.raw();
     let mut add = raw
         .prepare("INSERT INTO messages (id, session, role, content, at) VALUES (?1, 's', 'tool', ?2, ?3)")
         .unwrap();
-    // From rows that fit into a page to rows with several overflow pages, through every remainder.
+    // From single-page rows to rows with several overflow pages, through every remainder.
     for number in 1..=160_u8 {
         add.execute((number, "x".repeat(3_800 + 60 * usize::from(number)), number)).unwrap();
     }
@@ -199,18 +199,18 @@ fn keeps_rows_of_any_size_and_numbers_of_any_width() {
 }
 
 #[test]
-fn fails_on_a_full_disk_and_goes_on_when_there_is_room() {
+fn salvage_continues_after_a_full_disk() {
     let mut home = Home::new();
-    // More than fits into the page cache: rows are written before the commit.
+    // More than the page cache holds, so that rows are written before the commit.
     home.write(|tx| {
         (0..48).try_for_each(|number| tx.put_meta(&format!("test{number}"), &"x".repeat(1 << 20)))
     });
-    let (_folder, path) = folded(&home);
+    let (_folder, path) = checkpointed(&home);
     drop(home);
     let rows = dump(&path);
     Store::note_damage(&path, "a read failed").unwrap();
     let limited = own_process("salvage::tables::salvage_with_limited_file_size");
-    // A write beyond the limit fails, as on a full disk, if the signal is ignored.
+    // With the signal ignored, a write beyond the limit fails as on a full disk.
     let done = Command::new("sh")
         .args(["-c", "trap '' XFSZ; ulimit -f 16384; exec \"$0\" \"$@\""])
         .arg(limited.get_program())

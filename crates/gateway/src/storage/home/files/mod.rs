@@ -1,4 +1,4 @@
-//! Tolerant readers and whole-file writers.
+//! Tolerant reading and atomic writing of files.
 
 pub(super) mod read;
 pub(super) mod write;

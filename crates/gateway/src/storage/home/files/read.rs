@@ -1,4 +1,4 @@
-//! Reading a small file that may be anything, or not there.
+//! Tolerant reading of small files that may be missing or damaged.
 
 use std::fs::File;
 use std::io::{self, Read};
@@ -8,15 +8,13 @@ use serde::de::{DeserializeOwned, IgnoredAny};
 use serde::{Deserialize, Deserializer};
 use serde_json::{Map, Value};
 
-/// None of these files is ever this large; whatever is, is not ours.
-const LIMIT: u64 = 1 << 20;
+/// Larger files are not valid.
+const MAX_BYTES: u64 = 1 << 20;
 
-/// `None`: there is no such file.
 pub(in crate::storage::home) fn bytes(path: &Path) -> io::Result<Option<Vec<u8>>> {
-    bytes_within(path, LIMIT)
+    bytes_within(path, MAX_BYTES)
 }
 
-/// The same for a file that may be larger.
 pub(in crate::storage::home) fn bytes_within(path: &Path, limit: u64) -> io::Result<Option<Vec<u8>>> {
     match contents(path, limit) {
         Ok(bytes) => Ok(Some(bytes)),
@@ -25,21 +23,21 @@ pub(in crate::storage::home) fn bytes_within(path: &Path, limit: u64) -> io::Res
     }
 }
 
-/// As above, for those who can do without: an unreadable file is logged and counts as absent.
+/// An unreadable file is logged and counts as absent.
 pub(in crate::storage::home) fn bytes_if_readable(path: &Path) -> Option<Vec<u8>> {
     bytes(path).unwrap_or_else(|error| {
-        tracing::warn!(path = %path.display(), %error, "file cannot be read and is taken for absent");
+        tracing::warn!(path = %path.display(), %error, "unreadable file counts as absent");
         None
     })
 }
 
-/// Only an object: left to itself, serde would also take a list for the fields of a struct in their order.
+/// Accepts only an object: serde would also accept an array of the fields in order.
 pub(in crate::storage::home) fn object<T: DeserializeOwned>(bytes: &[u8]) -> serde_json::Result<T> {
     let fields: Map<String, Value> = serde_json::from_slice(bytes)?;
     serde_json::from_value(Value::Object(fields))
 }
 
-/// A value of the wrong type is as good as none.
+/// A value of the wrong type becomes the default.
 pub(in crate::storage::home) fn or_default<'de, D: Deserializer<'de>, T: Deserialize<'de> + Default>(
     deserializer: D,
 ) -> Result<T, D::Error> {
@@ -56,7 +54,7 @@ pub(in crate::storage::home) fn or_default<'de, D: Deserializer<'de>, T: Deseria
 }
 
 fn contents(path: &Path, limit: u64) -> io::Result<Vec<u8>> {
-    // Opening a pipe would wait for somebody at its other end.
+    // Opening a pipe would block until it has a writer.
     if !path.metadata()?.is_file() {
         return Err(io::Error::other("not a file"));
     }
@@ -73,12 +71,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_files_of_a_sensible_size_are_read() {
+    fn reads_only_files_up_to_the_size_limit() {
         let home = tempfile::tempdir().unwrap();
         let path = home.path().join("file");
         assert_eq!(bytes(&path).unwrap(), None);
         assert!(bytes(home.path()).is_err() && bytes_if_readable(home.path()).is_none());
-        let limit = usize::try_from(LIMIT).unwrap();
+        let limit = usize::try_from(MAX_BYTES).unwrap();
         for (size, readable) in [(0, true), (limit, true), (limit + 1, false)] {
             std::fs::write(&path, vec![b' '; size]).unwrap();
             assert_eq!(bytes(&path).is_ok(), readable, "{size}");
@@ -86,7 +84,7 @@ mod tests {
     }
 
     #[test]
-    fn a_pipe_in_place_of_the_file_does_not_make_us_wait() {
+    fn does_not_block_on_a_pipe() {
         let home = tempfile::tempdir().unwrap();
         let path = home.path().join("pipe");
         let mode = rustix::fs::Mode::RUSR | rustix::fs::Mode::WUSR;

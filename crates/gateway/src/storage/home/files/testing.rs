@@ -1,8 +1,7 @@
-//! What can be wrong with a file, for the tests of every reader.
+//! Damaged files, for the tests of all readers.
 
 use std::path::Path;
 
-/// Contents that are no contents.
 pub(in crate::storage::home) const JUNK: [&[u8]; 14] = [
     b"",
     b" \n",
@@ -20,8 +19,8 @@ pub(in crate::storage::home) const JUNK: [&[u8]; 14] = [
     b"{}",
 ];
 
-/// Puts everything that can be wrong in place of `path`, one thing after the other, and lets `read` look at it.
-pub(in crate::storage::home) fn ruin(path: &Path, mut read: impl FnMut(&str)) {
+/// Replaces `path` by every kind of damaged file, one after the other, and calls `read`.
+pub(in crate::storage::home) fn for_each_damage(path: &Path, mut read: impl FnMut(&str)) {
     if let Some(folder) = path.parent() {
         std::fs::create_dir_all(folder).unwrap();
     }
@@ -42,5 +41,4 @@ pub(in crate::storage::home) fn ruin(path: &Path, mut read: impl FnMut(&str)) {
     std::fs::remove_dir(path).unwrap();
 }
 
-/// Homes that are none.
 pub(in crate::storage::home) const NO_HOMES: [&str; 3] = ["/nonexistent/home", "/dev/null", ""];

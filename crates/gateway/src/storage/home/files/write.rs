@@ -1,61 +1,59 @@
-//! Replacing a file as a whole.
+//! Atomic file replacement.
 //!
-//! The new contents go into a temporary file beside the old one, which then takes its name: whoever reads, at whatever
-//! instant, sees one or the other. A symbolic link stays one; the file it leads to is replaced. A file that
-//! cannot be renamed over (a mount point of its own, as containers do it) is overwritten in place, unless it holds what
-//! we could not write again.
+//! The new contents are written to a temporary file that is renamed over the old one, so readers see either version. A
+//! symbolic link is kept and its target replaced. A file that cannot be renamed over, such as a mount point in a container,
+//! is overwritten in place, except with `replace_or_leave`.
 //!
-//! A crash leaves the old file or the new one, and perhaps the temporary file. Only overwriting in place can be seen
-//! half done; every reader of ours survives that.
+//! A crash leaves the old or the new file, and possibly the temporary file. Only overwriting in place can leave partial
+//! contents, which all readers tolerate.
 
 use std::fs::{File, OpenOptions, Permissions};
 use std::io::{self, Write};
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
-/// What a power cut may undo.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Durable {
-    /// Nothing: the file and its name are on disk when the write returns.
+    /// File and directory entry are on disk when the write returns.
     Synced,
-    /// The write: the file will be written again soon.
+    /// A power cut may undo the write; for files that are rewritten soon.
     Loose,
 }
 
-/// New files are for our eyes only; one that exists keeps its mode and, where we may, its owner.
+/// New files are private; an existing file keeps its mode and, if permitted, its owner.
 pub(in crate::storage::home) fn replace(path: &Path, bytes: &[u8], durable: Durable) -> io::Result<()> {
-    let target = real(path);
+    let target = resolve_link(path);
     match rename(&target, bytes, durable) {
         Err(error) if is_mount_point(&error) => overwrite(&target, bytes),
         done => done,
     }
 }
 
-/// The same, and the old file is never in danger: one that cannot be renamed over stays as it is, which is an error.
+/// Never overwrites in place: fails if the file cannot be renamed over.
 pub(in crate::storage::home) fn replace_or_leave(
     path: &Path,
     bytes: &[u8],
     durable: Durable,
 ) -> io::Result<()> {
-    rename(&real(path), bytes, durable)
+    rename(&resolve_link(path), bytes, durable)
 }
 
 fn rename(target: &Path, bytes: &[u8], durable: Durable) -> io::Result<()> {
-    let temporary = Temporary::beside(target)?;
+    let temporary = TemporaryFile::beside(target)?;
     let mut file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&temporary.0)?;
     file.write_all(bytes)?;
-    resemble(&file, target)?;
+    copy_ownership(&file, target)?;
     if durable == Durable::Synced {
         file.sync_all()?;
     }
     std::fs::rename(&temporary.0, target)?;
-    settle(target, durable)
+    sync_directory(target, durable)
 }
 
-/// The same, in a directory of ours that may not exist yet.
+/// Like [`replace`]; creates the parent directory if necessary.
 pub(in crate::storage::home) fn replace_below(path: &Path, bytes: &[u8], durable: Durable) -> io::Result<()> {
     if let Some(folder) = path.parent() {
-        // Only the last step: a home that is missing is not for us to make.
+        // Only the last component: a missing home must not be created.
         match std::fs::DirBuilder::new().mode(0o700).create(folder) {
             Err(error) if error.kind() != io::ErrorKind::AlreadyExists => return Err(error),
             Ok(()) | Err(_) => {}
@@ -64,33 +62,33 @@ pub(in crate::storage::home) fn replace_below(path: &Path, bytes: &[u8], durable
     replace(path, bytes, durable)
 }
 
-/// A new file, below directories that may not exist yet. Fails with `AlreadyExists` if there is one.
+/// Creates a new file and its parent directories. Fails with `AlreadyExists` if the file exists.
 pub(crate) fn create(path: &Path, bytes: &[u8]) -> io::Result<()> {
     if let Some(folder) = path.parent() {
         std::fs::DirBuilder::new().recursive(true).mode(0o700).create(folder)?;
     }
-    let temporary = Temporary::beside(path)?;
+    let temporary = TemporaryFile::beside(path)?;
     let mut file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&temporary.0)?;
     file.write_all(bytes)?;
     file.sync_all()?;
-    // A second name, which is there at once or not at all, and never takes one away.
+    // A hard link is atomic and never replaces an existing file.
     std::fs::hard_link(&temporary.0, path)?;
-    settle(path, Durable::Synced)
+    sync_directory(path, Durable::Synced)
 }
 
-/// False: there was nothing to remove.
+/// `false`: there was nothing to remove.
 pub(in crate::storage::home) fn remove(path: &Path, durable: Durable) -> io::Result<bool> {
     match std::fs::remove_file(path) {
-        Ok(()) => settle(path, durable).map(|()| true),
+        Ok(()) => sync_directory(path, durable).map(|()| true),
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false),
         Err(error) => Err(error),
     }
 }
 
-/// Gone with its value, unless it was renamed.
-struct Temporary(PathBuf);
+/// Removed on drop, unless it was renamed.
+struct TemporaryFile(PathBuf);
 
-impl Temporary {
+impl TemporaryFile {
     fn beside(target: &Path) -> io::Result<Self> {
         let name = target.file_name().ok_or(io::ErrorKind::InvalidFilename)?;
         let random = u64::from_le_bytes(crate::clock::random());
@@ -99,25 +97,25 @@ impl Temporary {
     }
 }
 
-impl Drop for Temporary {
+impl Drop for TemporaryFile {
     fn drop(&mut self) {
         let _ = std::fs::remove_file(&self.0);
     }
 }
 
-/// Where a path leads, whether or not there is something at its end.
-fn real(path: &Path) -> PathBuf {
+/// Resolves a symbolic link, even if its target does not exist.
+fn resolve_link(path: &Path) -> PathBuf {
     let folder = path.parent().unwrap_or(Path::new(""));
     std::fs::canonicalize(path)
         .or_else(|_| std::fs::read_link(path).map(|to| folder.join(to)))
         .unwrap_or_else(|_| path.into())
 }
 
-fn resemble(file: &File, target: &Path) -> io::Result<()> {
+fn copy_ownership(file: &File, target: &Path) -> io::Result<()> {
     let Ok(old) = target.metadata() else { return Ok(()) };
     let new = file.metadata()?;
     if (old.uid(), old.gid()) != (new.uid(), new.gid()) {
-        // Only root may give files away. Whoever is not goes on with a file of their own.
+        // Only root can change the owner; otherwise the file keeps the current user.
         let _ = std::os::unix::fs::fchown(file, Some(old.uid()), Some(old.gid()));
     }
     file.set_permissions(Permissions::from_mode(old.mode() & 0o777))
@@ -133,12 +131,11 @@ fn overwrite(target: &Path, bytes: &[u8]) -> io::Result<()> {
     file.sync_all()
 }
 
-/// Puts the name on disk, too.
-fn settle(target: &Path, durable: Durable) -> io::Result<()> {
+fn sync_directory(target: &Path, durable: Durable) -> io::Result<()> {
     let folder = target.parent().filter(|folder| !folder.as_os_str().is_empty());
     match durable {
         Durable::Synced => match File::open(folder.unwrap_or(Path::new(".")))?.sync_all() {
-            // Some file systems cannot, and keep names in their own way.
+            // Not supported by some file systems.
             Err(error) if error.kind() == io::ErrorKind::InvalidInput => Ok(()),
             other => other,
         },
@@ -167,7 +164,7 @@ mod tests {
     }
 
     #[test]
-    fn a_new_file_is_private_and_an_old_one_keeps_its_mode() {
+    fn new_file_is_private_and_existing_one_keeps_mode() {
         for durable in BOTH {
             let home = tempfile::tempdir().unwrap();
             let path = home.path().join(".file.json");
@@ -181,11 +178,12 @@ mod tests {
     }
 
     #[test]
-    fn a_link_stays_and_the_file_at_its_end_is_replaced() {
+    fn keeps_symlink_and_replaces_its_target() {
         let home = tempfile::tempdir().unwrap();
         let elsewhere = tempfile::tempdir().unwrap();
         for there in ["there", "not there yet"] {
-            let (link, file) = (home.path().join(there), elsewhere.path().join(there));
+            let link = home.path().join(there);
+            let file = elsewhere.path().join(there);
             symlink(&file, &link).unwrap();
         }
         std::fs::write(elsewhere.path().join("there"), "old").unwrap();
@@ -199,7 +197,7 @@ mod tests {
     }
 
     #[test]
-    fn a_failure_leaves_nothing_behind() {
+    fn failed_write_leaves_no_temporary_file() {
         let home = tempfile::tempdir().unwrap();
         let folder = home.path().join("folder");
         std::fs::create_dir(&folder).unwrap();
@@ -210,7 +208,7 @@ mod tests {
     }
 
     #[test]
-    fn a_directory_of_ours_is_made_when_needed() {
+    fn replace_below_creates_parent_directory() {
         let home = tempfile::tempdir().unwrap();
         let path = home.path().join("state/file");
         for text in ["one", "two"] {
@@ -221,7 +219,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_renamed_over_is_overwritten_in_place() {
+    fn overwrites_mount_points_in_place() {
         let home = tempfile::tempdir().unwrap();
         let path = home.path().join("file");
         std::fs::write(&path, "longer than the new text").unwrap();
@@ -234,7 +232,7 @@ mod tests {
     }
 
     #[test]
-    fn removing_tells_whether_there_was_something() {
+    fn remove_reports_whether_the_file_existed() {
         let home = tempfile::tempdir().unwrap();
         let path = home.path().join("file");
         for durable in BOTH {

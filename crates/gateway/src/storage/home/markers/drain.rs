@@ -1,7 +1,7 @@
-//! `.drain_request.json`: asking a gateway for quiet, and noticing that somebody does.
+//! The drain marker, `.drain_request.json`.
 //!
-//! Written by whoever asks (a dashboard, the command line), removed by them too; the gateway only looks. Whether a
-//! marker counts is decided in `core::lifecycle::marker`. A `Lookout` belongs to the task that looks.
+//! Clients (a dashboard, the command line) write and remove it; the gateway only reads it. `core::lifecycle::marker` decides
+//! whether it is valid.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -9,25 +9,23 @@ use std::sync::OnceLock;
 use std::time::Duration;
 
 use petasos_core::Millis;
-use petasos_core::lifecycle::marker::{self, ACTION, Marker, Standing};
+use petasos_core::lifecycle::marker::{self, ACTION, Marker, MarkerStatus};
 use petasos_core::lifecycle::stamp;
 
 use crate::home::files::write::Durable;
 use crate::home::files::{read, write};
 use crate::home::process;
 
-/// Who asks when nobody says who it is.
 pub const PRINCIPAL: &str = "drain-control";
 
-/// What is asked for.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Ask {
+pub struct DrainRequest {
     pub principal: String,
     pub suppress_notification: bool,
     pub reason: Option<String>,
 }
 
-impl Default for Ask {
+impl Default for DrainRequest {
     fn default() -> Self {
         Self { principal: PRINCIPAL.into(), suppress_notification: false, reason: None }
     }
@@ -37,8 +35,7 @@ pub fn path(home: &Path) -> PathBuf {
     home.join(".drain_request.json")
 }
 
-/// Asks, or renews what was asked.
-pub fn write(home: &Path, ask: &Ask, now: Millis) -> io::Result<Marker> {
+pub fn write(home: &Path, ask: &DrainRequest, now: Millis) -> io::Result<Marker> {
     let marker = Marker {
         action: Some(ACTION.into()),
         requested_at: Some(stamp::format(now)),
@@ -51,18 +48,16 @@ pub fn write(home: &Path, ask: &Ask, now: Millis) -> io::Result<Marker> {
     Ok(marker)
 }
 
-/// False: nobody had asked.
+/// `false`: there was no marker.
 pub fn clear(home: &Path) -> io::Result<bool> {
     write::remove(&path(home), Durable::Synced)
 }
 
-/// The marker as it stands, whether or not it counts.
 pub fn read(home: &Path) -> Option<Marker> {
     read::bytes_if_readable(&path(home)).map(|bytes| Marker::parse(&bytes))
 }
 
-/// This boot of the machine and the container: the same for a gateway that is started again, another after either
-/// is. `None`: this machine does not tell.
+/// Identifies the boot of the machine and the container; unchanged by a restart of the gateway. `None`: unknown.
 pub fn epoch() -> Option<String> {
     static EPOCH: OnceLock<Option<String>> = OnceLock::new();
     EPOCH
@@ -73,7 +68,7 @@ pub fn epoch() -> Option<String> {
         .clone()
 }
 
-/// A half that is not known stays empty.
+/// An unknown half stays empty.
 fn epoch_of(boot: Option<&str>, start: Option<u64>) -> Option<String> {
     if boot.is_none() && start.is_none() {
         return None;
@@ -82,20 +77,20 @@ fn epoch_of(boot: Option<&str>, start: Option<u64>) -> Option<String> {
     Some(format!("{}:{}", boot.unwrap_or_default(), start.unwrap_or_default()))
 }
 
-/// Looks for the marker again and again, and complains about one that does not count only once.
+/// Reads the marker repeatedly; warns about an invalid marker only once.
 #[derive(Debug)]
-pub struct Lookout {
+pub struct DrainMarkerReader {
     home: PathBuf,
     max_age: Duration,
     epoch: Option<String>,
-    /// What was complained about last. Forgotten as soon as something else is seen.
-    told: Option<Sight>,
-    /// The marker that counted when the file could last be read.
+    /// The last state, to warn only about changes.
+    reported: Option<MarkerState>,
+    /// The valid marker, as of the last successful read.
     last: Option<Marker>,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
-enum Sight {
+enum MarkerState {
     Nothing,
     Active(Marker),
     OtherBoot(Marker),
@@ -103,61 +98,61 @@ enum Sight {
     Unreadable(io::ErrorKind),
 }
 
-impl Lookout {
-    /// `max_age` zero: a marker counts for ever.
+impl DrainMarkerReader {
+    /// `max_age` zero: markers never expire.
     pub fn new(home: impl Into<PathBuf>, max_age: Duration) -> Self {
         Self::with_epoch(home, max_age, epoch())
     }
 
     pub fn with_epoch(home: impl Into<PathBuf>, max_age: Duration, epoch: Option<String>) -> Self {
-        Self { home: home.into(), max_age, epoch, told: None, last: None }
+        Self { home: home.into(), max_age, epoch, reported: None, last: None }
     }
 
-    /// The marker, if there is one that counts. One that cannot be read for the moment counts as before.
-    pub fn look(&mut self, now: Millis) -> Option<Marker> {
-        let sight = self.see(now);
-        let news = self.is_news(&sight);
+    /// The valid marker, if there is one. Read errors do not change the result.
+    pub fn check(&mut self, now: Millis) -> Option<Marker> {
+        let state = self.read_state(now);
+        let is_new = self.is_new_state(&state);
         let before = self.last.take();
-        match sight {
-            Sight::Active(marker) => self.last = Some(marker),
-            Sight::OtherBoot(marker) if news => {
-                tracing::warn!(principal = ?marker.principal, "drain marker of another boot is ignored");
+        match state {
+            MarkerState::Active(marker) => self.last = Some(marker),
+            MarkerState::OtherBoot(marker) if is_new => {
+                tracing::warn!(principal = ?marker.principal, "ignoring drain marker of another boot");
             }
-            Sight::Expired(marker) if news => {
+            MarkerState::Expired(marker) if is_new => {
                 let Marker { principal, requested_at, .. } = marker;
-                tracing::warn!(?principal, ?requested_at, "drain marker that nobody renews is ignored");
+                tracing::warn!(?principal, ?requested_at, "ignoring expired drain marker");
             }
-            Sight::Unreadable(error) => {
-                if news {
-                    tracing::warn!(%error, drains = before.is_some(), "drain marker cannot be read");
+            MarkerState::Unreadable(error) => {
+                if is_new {
+                    tracing::warn!(%error, drains = before.is_some(), "cannot read drain marker");
                 }
                 self.last = before;
             }
-            Sight::Nothing | Sight::OtherBoot(_) | Sight::Expired(_) => {}
+            MarkerState::Nothing | MarkerState::OtherBoot(_) | MarkerState::Expired(_) => {}
         }
         self.last.clone()
     }
 
-    fn see(&self, now: Millis) -> Sight {
+    fn read_state(&self, now: Millis) -> MarkerState {
         let marker = match read::bytes(&path(&self.home)) {
             Ok(Some(bytes)) => Marker::parse(&bytes),
-            Ok(None) => return Sight::Nothing,
-            // It is there, and makes no sense: that is all it takes.
+            Ok(None) => return MarkerState::Nothing,
+            // An unreadable marker that exists is valid.
             Err(error) if error.kind() == io::ErrorKind::FileTooLarge => Marker::default(),
-            Err(error) => return Sight::Unreadable(error.kind()),
+            Err(error) => return MarkerState::Unreadable(error.kind()),
         };
-        match marker::standing(&marker, self.epoch.as_deref(), self.max_age, now) {
-            Standing::Active => Sight::Active(marker),
-            Standing::OtherBoot => Sight::OtherBoot(marker),
-            Standing::Expired { .. } => Sight::Expired(marker),
+        match marker::status(&marker, self.epoch.as_deref(), self.max_age, now) {
+            MarkerStatus::Active => MarkerState::Active(marker),
+            MarkerStatus::OtherBoot => MarkerState::OtherBoot(marker),
+            MarkerStatus::Expired { .. } => MarkerState::Expired(marker),
         }
     }
 
-    fn is_news(&mut self, sight: &Sight) -> bool {
-        if self.told.as_ref() == Some(sight) {
+    fn is_new_state(&mut self, state: &MarkerState) -> bool {
+        if self.reported.as_ref() == Some(state) {
             return false;
         }
-        self.told = Some(sight.clone());
+        self.reported = Some(state.clone());
         true
     }
 }

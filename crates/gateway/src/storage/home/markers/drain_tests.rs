@@ -7,7 +7,7 @@ use tempfile::TempDir;
 use tracing::{Event, Metadata, Subscriber, span};
 
 use super::*;
-use crate::home::files::testing::{JUNK, NO_HOMES, ruin};
+use crate::home::files::testing::{JUNK, NO_HOMES, for_each_damage};
 
 const NOW: Millis = Millis(1_794_766_299_573);
 const HOUR: Duration = Duration::from_secs(3600);
@@ -17,27 +17,26 @@ fn home() -> TempDir {
     tempfile::tempdir().unwrap()
 }
 
-fn put(home: &TempDir, contents: impl AsRef<[u8]>) {
+fn write_raw(home: &TempDir, contents: impl AsRef<[u8]>) {
     std::fs::write(path(home.path()), contents).unwrap();
 }
 
-fn lookout(home: &TempDir) -> Lookout {
-    Lookout::with_epoch(home.path(), HOUR, Some(OWN.into()))
+fn reader(home: &TempDir) -> DrainMarkerReader {
+    DrainMarkerReader::with_epoch(home.path(), HOUR, Some(OWN.into()))
 }
 
 fn requested(home: &TempDir) -> bool {
-    lookout(home).look(NOW).is_some()
+    reader(home).check(NOW).is_some()
 }
 
-fn nas() -> Ask {
-    Ask { principal: "nas".into(), ..Ask::default() }
+fn nas() -> DrainRequest {
+    DrainRequest { principal: "nas".into(), ..DrainRequest::default() }
 }
 
-/// Counts what is logged.
 #[derive(Clone, Default)]
-struct Warnings(Arc<AtomicUsize>);
+struct WarningCounter(Arc<AtomicUsize>);
 
-impl Subscriber for Warnings {
+impl Subscriber for WarningCounter {
     fn enabled(&self, _: &Metadata<'_>) -> bool {
         true
     }
@@ -54,25 +53,25 @@ impl Subscriber for Warnings {
 }
 
 #[test]
-fn an_empty_home_has_no_marker_and_asks_for_nothing() {
+fn empty_home_has_no_marker() {
     let home = home();
     assert_eq!((read(home.path()), requested(&home)), (None, false));
 }
 
 #[test]
-fn what_is_written_is_read_and_counts() {
+fn written_marker_is_valid() {
     let home = home();
     let marker = write(home.path(), &nas(), NOW).unwrap();
     assert_eq!((marker.action.as_deref(), marker.principal.as_deref()), (Some("drain"), Some("nas")));
     assert_eq!(marker.requested_at.as_deref(), Some("2026-11-15T18:11:39.573000+00:00"));
     assert_eq!(read(home.path()), Some(marker.clone()));
-    assert_eq!(Lookout::new(home.path(), HOUR).look(NOW), Some(marker));
+    assert_eq!(DrainMarkerReader::new(home.path(), HOUR).check(NOW), Some(marker));
 }
 
 #[test]
-fn the_file_is_indented_private_and_signed_even_when_nobody_says_who_asks() {
+fn marker_file_is_private_and_names_default_principal() {
     let home = home();
-    write(home.path(), &Ask::default(), NOW).unwrap();
+    write(home.path(), &DrainRequest::default(), NOW).unwrap();
     let text = std::fs::read_to_string(path(home.path())).unwrap();
     assert!(text.starts_with("{\n  \"action\": \"drain\",\n  \"requested_at\""), "{text}");
     assert!(text.contains("\"principal\": \"drain-control\""), "{text}");
@@ -80,7 +79,7 @@ fn the_file_is_indented_private_and_signed_even_when_nobody_says_who_asks() {
 }
 
 #[test]
-fn clearing_twice_tells_that_the_second_found_nothing() {
+fn clear_reports_whether_there_was_a_marker() {
     let home = home();
     write(home.path(), &nas(), NOW).unwrap();
     assert!(clear(home.path()).unwrap());
@@ -89,19 +88,19 @@ fn clearing_twice_tells_that_the_second_found_nothing() {
 }
 
 #[test]
-fn the_marker_is_in_the_home() {
+fn marker_path_is_in_home() {
     assert_eq!(path(Path::new("/x")), Path::new("/x/.drain_request.json"));
 }
 
 #[test]
-fn a_marker_that_cannot_be_parsed_has_no_contents_and_counts() {
+fn unparsable_marker_is_valid_and_empty() {
     let home = home();
-    put(&home, "{not valid json");
+    write_raw(&home, "{not valid json");
     assert_eq!((read(home.path()), requested(&home)), (Some(Marker::default()), true));
 }
 
 #[test]
-fn a_thousand_writers_at_once_never_show_half_a_marker() {
+fn concurrent_writes_never_expose_a_partial_marker() {
     let home = home();
     write(home.path(), &nas(), NOW).unwrap();
     let done = AtomicBool::new(false);
@@ -118,7 +117,8 @@ fn a_thousand_writers_at_once_never_show_half_a_marker() {
     std::thread::scope(|scope| {
         let reader = scope.spawn(read_all);
         let write_one = |number: u64| {
-            let ask = Ask { reason: Some("x".repeat(usize::try_from(number * 7).unwrap())), ..nas() };
+            let ask =
+                DrainRequest { reason: Some("x".repeat(usize::try_from(number * 7).unwrap())), ..nas() };
             let home = home.path();
             scope.spawn(move || write(home, &ask, Millis(NOW.0 + number)).map(drop))
         };
@@ -132,64 +132,62 @@ fn a_thousand_writers_at_once_never_show_half_a_marker() {
 }
 
 #[test]
-fn a_marker_of_junk_counts_and_is_no_error() {
+fn junk_marker_is_valid() {
     for junk in JUNK {
         let home = home();
-        put(&home, junk);
+        write_raw(&home, junk);
         assert!(requested(&home), "{junk:?}");
         assert_eq!(std::fs::read(path(home.path())).unwrap(), junk);
     }
 }
 
 #[test]
-fn a_marker_of_another_boot_is_left_alone_and_ignored_with_all_it_says() {
+fn ignores_and_keeps_marker_of_another_boot() {
     let home = home();
     let text = r#"{"action":"drain","epoch":"another:1","suppress_notification":true}"#;
-    put(&home, text);
+    write_raw(&home, text);
     assert!(!requested(&home));
     assert_eq!(std::fs::read_to_string(path(home.path())).unwrap(), text);
-    let marker = read(home.path()).unwrap();
-    assert!(!marker::suppresses(&marker, Some(OWN), HOUR, NOW));
 }
 
 #[test]
-fn where_either_side_does_not_know_its_boot_the_marker_counts() {
+fn marker_is_valid_if_either_epoch_is_unknown() {
     let home = home();
-    put(&home, r#"{"action":"drain"}"#);
+    write_raw(&home, r#"{"action":"drain"}"#);
     assert!(requested(&home));
-    put(&home, r#"{"action":"drain","epoch":"another:1"}"#);
-    assert!(Lookout::with_epoch(home.path(), HOUR, None).look(NOW).is_some());
+    write_raw(&home, r#"{"action":"drain","epoch":"another:1"}"#);
+    assert!(DrainMarkerReader::with_epoch(home.path(), HOUR, None).check(NOW).is_some());
 }
 
 #[test]
-fn a_marker_that_nobody_renewed_is_ignored_with_one_warning_until_it_is_written_again() {
+fn warns_once_about_expired_marker_until_renewed() {
     let home = home();
     write(home.path(), &nas(), NOW.before(Duration::from_secs(61 * 60))).unwrap();
-    let mut lookout = Lookout::new(home.path(), HOUR);
-    let warnings = Warnings::default();
+    let mut reader = DrainMarkerReader::new(home.path(), HOUR);
+    let warnings = WarningCounter::default();
     tracing::subscriber::with_default(warnings.clone(), || {
         for tick in 0..5 {
-            assert_eq!(lookout.look(Millis(NOW.0 + tick * 1000)), None);
+            assert_eq!(reader.check(Millis(NOW.0 + tick * 1000)), None);
         }
     });
     assert_eq!(warnings.0.load(Ordering::Relaxed), 1);
     write(home.path(), &nas(), NOW).unwrap();
-    assert!(lookout.look(NOW).is_some());
+    assert!(reader.check(NOW).is_some());
 }
 
 #[test]
-fn a_time_that_is_missing_or_garbled_counts() {
+fn marker_without_valid_time_never_expires() {
     for time in ["", r#","requested_at":null"#, r#","requested_at":"soon""#, r#","requested_at":7"#] {
         let home = home();
-        put(&home, format!(r#"{{"action":"drain","epoch":"{OWN}"{time}}}"#));
+        write_raw(&home, format!(r#"{{"action":"drain","epoch":"{OWN}"{time}}}"#));
         assert!(requested(&home), "{time}");
     }
 }
 
 #[test]
-fn a_marker_that_cannot_be_read_for_the_moment_counts_as_before() {
+fn read_error_keeps_last_marker() {
     let home = home();
-    let mut lookout = lookout(&home);
+    let mut reader = reader(&home);
     let block = |yes: bool| {
         std::fs::remove_file(path(home.path())).ok();
         std::fs::remove_dir(path(home.path())).ok();
@@ -198,32 +196,32 @@ fn a_marker_that_cannot_be_read_for_the_moment_counts_as_before() {
         }
     };
     block(true);
-    assert_eq!(lookout.look(NOW), None);
+    assert_eq!(reader.check(NOW), None);
     block(false);
-    put(&home, "{}");
-    assert!(lookout.look(NOW).is_some());
+    write_raw(&home, "{}");
+    assert!(reader.check(NOW).is_some());
     block(true);
-    assert!(lookout.look(NOW).is_some() && lookout.look(NOW).is_some());
+    assert!(reader.check(NOW).is_some() && reader.check(NOW).is_some());
     block(false);
-    assert_eq!(lookout.look(NOW), None);
+    assert_eq!(reader.check(NOW), None);
 }
 
 #[test]
-fn nothing_in_place_of_the_marker_or_of_the_home_is_an_error() {
+fn damaged_marker_or_home_is_no_error() {
     let home = home();
-    ruin(&path(home.path()), |what| {
-        // Whatever is too large to be read is there all the same.
+    for_each_damage(&path(home.path()), |what| {
+        // A file that is too large is not read but counts as a marker.
         let there = read(home.path()).is_some() || what == "huge";
         assert_eq!(requested(&home), there, "{what}");
     });
     for home in NO_HOMES {
         assert_eq!(read(Path::new(home)), None, "{home:?}");
-        assert_eq!(Lookout::new(home, HOUR).look(NOW), None, "{home:?}");
+        assert_eq!(DrainMarkerReader::new(home, HOUR).check(NOW), None, "{home:?}");
     }
 }
 
 #[test]
-fn an_epoch_has_a_boot_and_a_start_as_far_as_they_are_known() {
+fn epoch_combines_known_boot_id_and_start_time() {
     for (boot, start, want) in [
         (Some("b"), Some(31), Some("b:31")),
         (Some("b"), None, Some("b:")),

@@ -1,9 +1,8 @@
-//! Things of which a machine has one, whichever home they are used from: a bot's token.
+//! Bot locks: one process per bot token on a machine, across all homes.
 //!
-//! One file for each, `<scope>-<hash of what it is>.lock`, in a directory that all gateways of this family share. It
-//! says who uses the thing; whoever finds a live gateway named there leaves it alone. The file is made when a link
-//! connects and removed when it has ended; a crash leaves it behind, and the next gateway sees that its owner is dead.
-//! Taking is one at a time (`.guard`), and a file appears with its contents or not at all. Everything here blocks.
+//! One file per token, `<scope>-<hash>.lock`, in a directory that all compatible gateways share. It names the process that
+//! uses the token. A link creates it when it connects and removes it when it ends; after a crash the next gateway sees that
+//! the owner is dead. Acquiring is serialised (`.guard`), and files are replaced atomically. Everything here blocks.
 
 use std::ffi::OsString;
 use std::fs::{DirBuilder, File, OpenOptions, TryLockError};
@@ -19,57 +18,56 @@ use serde::Deserialize;
 use serde_json::json;
 
 use crate::clock;
-use crate::home::process::{self, Record};
+use crate::home::process::{self, ProcessRecord};
 
-/// One thing.
+/// A lock for one bot token.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Sole {
+pub struct BotLock {
     pub scope: &'static str,
-    /// Whose link needs it.
+    /// The link that needs the lock.
     pub platform: Platform,
-    /// What tells it from others of its kind. Never written down, only its hash.
+    /// The token. Only its hash is written to disk.
     pub identity: Secret,
-    /// Where all gateways of this machine look: [`directory`].
+    /// See [`directory`].
     pub directory: PathBuf,
-    /// For those who find it taken.
+    /// Written to the file, for the error message of another gateway.
     pub home: PathBuf,
 }
 
-/// Ours. Dropping it leaves the file, which means nothing once this process has ended.
+/// An acquired lock. Dropping it leaves the file, which is stale once this process has ended.
 #[derive(Debug)]
-pub struct Scoped {
+pub struct BotLockGuard {
     path: PathBuf,
-    record: Record,
+    record: ProcessRecord,
 }
 
 #[derive(Debug, thiserror::Error)]
-pub enum NotTaken {
-    #[error("{platform} is in use by another gateway on this machine (pid {pid}{})", at(.home))]
+pub enum AcquireError {
+    #[error("{platform} is in use by another gateway on this machine (pid {pid}{})", home_suffix(.home))]
     Held { platform: Platform, pid: u32, home: Option<String> },
     #[error("{}: {error}", path.display())]
     Io { path: PathBuf, error: io::Error },
 }
 
-fn at(home: &Option<String>) -> String {
+fn home_suffix(home: &Option<String>) -> String {
     home.as_ref().map(|home| format!(", home {home}")).unwrap_or_default()
 }
 
-/// What we read of a file.
 #[derive(Debug, Deserialize)]
-struct Owner {
+struct LockOwner {
     #[serde(flatten)]
-    process: Record,
+    process: ProcessRecord,
     #[serde(default)]
-    metadata: Metadata,
+    metadata: LockMetadata,
 }
 
 #[derive(Debug, Default, Deserialize)]
-struct Metadata {
+struct LockMetadata {
     #[serde(default)]
     home: Option<String>,
 }
 
-/// Where the files are. `None`: this process has no place of its own, and shares nothing.
+/// The shared lock directory. `None`: the environment names none.
 pub fn directory(env: impl Fn(&str) -> Option<OsString>) -> Option<PathBuf> {
     let named = |name: &str| env(name).filter(|value| !value.is_empty()).map(PathBuf::from);
     if let Some(directory) = named("HERMES_GATEWAY_LOCK_DIR") {
@@ -80,46 +78,46 @@ pub fn directory(env: impl Fn(&str) -> Option<OsString>) -> Option<PathBuf> {
     Some(state.join("hermes/gateway-locks"))
 }
 
-impl Sole {
-    /// Takes it for this process.
-    pub fn take(&self) -> Result<Scoped, NotTaken> {
-        let (hash, platform) = (hash(&self.identity), self.platform);
+impl BotLock {
+    pub fn acquire(&self) -> Result<BotLockGuard, AcquireError> {
+        let hash = hash(&self.identity);
+        let platform = self.platform;
         let path = self.directory.join(format!("{}-{hash}.lock", self.scope));
-        let failed = |error| NotTaken::Io { path: path.clone(), error };
+        let failed = |error| AcquireError::Io { path: path.clone(), error };
         DirBuilder::new().recursive(true).mode(0o700).create(&self.directory).map_err(failed)?;
-        let _guard = guard(&self.directory).map_err(failed)?;
-        let record = Record::of_this_process();
+        let _guard = lock_directory(&self.directory).map_err(failed)?;
+        let record = ProcessRecord::of_this_process();
         if let Some(owner) = live_owner(&path, &record).map_err(failed)? {
-            let Owner { process, metadata } = owner;
-            return Err(NotTaken::Held { platform, pid: process.pid, home: metadata.home });
+            let LockOwner { process, metadata } = owner;
+            return Err(AcquireError::Held { platform, pid: process.pid, home: metadata.home });
         }
         let mut text = json!(record);
         text["scope"] = self.scope.into();
         text["identity_hash"] = hash.into();
         text["metadata"] = json!({ "platform": platform.as_str(), "home": self.home });
         text["updated_at"] = stamp::format(clock::now()).into();
-        put(&path, text.to_string().as_bytes()).map_err(failed)?;
-        Ok(Scoped { path, record })
+        replace(&path, text.to_string().as_bytes()).map_err(failed)?;
+        Ok(BotLockGuard { path, record })
     }
 }
 
-impl Scoped {
-    /// Lets go. A file that is another one's by now stays.
+impl BotLockGuard {
+    /// Releases the lock, unless another process has taken over the file.
     pub fn release(self) -> io::Result<()> {
         let Some(directory) = self.path.parent() else { return Ok(()) };
-        let _guard = guard(directory)?;
+        let _guard = lock_directory(directory)?;
         release(&self.path, &self.record)
     }
 }
 
-/// Lets go of everything that a gateway had which is gone now.
-pub fn release_of(directory: &Path, record: &Record) -> io::Result<()> {
+/// Releases all locks of a gateway that has ended.
+pub fn release_of(directory: &Path, record: &ProcessRecord) -> io::Result<()> {
     let entries = match std::fs::read_dir(directory) {
         Ok(entries) => entries,
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
         Err(error) => return Err(error),
     };
-    let _guard = guard(directory)?;
+    let _guard = lock_directory(directory)?;
     for entry in entries {
         let path = entry?.path();
         if path.extension().is_some_and(|it| it == "lock") {
@@ -129,23 +127,23 @@ pub fn release_of(directory: &Path, record: &Record) -> io::Result<()> {
     Ok(())
 }
 
-fn release(path: &Path, record: &Record) -> io::Result<()> {
+fn release(path: &Path, record: &ProcessRecord) -> io::Result<()> {
     match read(path)? {
         Some(owner) if owner.process.is_same(record) => std::fs::remove_file(path),
         Some(_) | None => Ok(()),
     }
 }
 
-/// Somebody else who uses it at this moment.
-fn live_owner(path: &Path, me: &Record) -> io::Result<Option<Owner>> {
+/// Another live gateway that holds the lock.
+fn live_owner(path: &Path, me: &ProcessRecord) -> io::Result<Option<LockOwner>> {
     let Some(owner) = read(path)? else { return Ok(None) };
     let them = &owner.process;
     let lives = them.is_alive() && !them.is_suspended() && process::is_gateway(them.pid);
     Ok((lives && !them.is_same(me)).then_some(owner))
 }
 
-/// `None`: no file, or one that says nothing.
-fn read(path: &Path) -> io::Result<Option<Owner>> {
+/// `None`: missing or unreadable.
+fn read(path: &Path) -> io::Result<Option<LockOwner>> {
     match std::fs::read(path) {
         Ok(bytes) => Ok(serde_json::from_slice(&bytes).ok()),
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
@@ -153,8 +151,7 @@ fn read(path: &Path) -> io::Result<Option<Owner>> {
     }
 }
 
-/// Whatever was there before is out of date.
-fn put(path: &Path, bytes: &[u8]) -> io::Result<()> {
+fn replace(path: &Path, bytes: &[u8]) -> io::Result<()> {
     let beside = path.with_extension(format!("{}.tmp", std::process::id()));
     let mut file = OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(&beside)?;
     let written = file.write_all(bytes).and_then(|()| std::fs::rename(&beside, path));
@@ -164,25 +161,25 @@ fn put(path: &Path, bytes: &[u8]) -> io::Result<()> {
     written
 }
 
-/// Somebody who was stopped in the middle must not hold up everybody else.
-const PATIENCE: Duration = Duration::from_secs(2);
-const LOOK: Duration = Duration::from_millis(10);
+/// A suspended process must not block the others for longer.
+const GUARD_TIMEOUT: Duration = Duration::from_secs(2);
+const GUARD_POLL: Duration = Duration::from_millis(10);
 
-/// For the time of one look and one write.
-fn guard(directory: &Path) -> io::Result<File> {
+/// Locks the directory for one read and write.
+fn lock_directory(directory: &Path) -> io::Result<File> {
     let path = directory.join(".guard");
     let file = OpenOptions::new().write(true).create(true).truncate(false).mode(0o600).open(path)?;
-    let end = Instant::now() + PATIENCE;
+    let end = Instant::now() + GUARD_TIMEOUT;
     loop {
         match file.try_lock() {
             Ok(()) => return Ok(file),
-            Err(TryLockError::WouldBlock) if Instant::now() < end => std::thread::sleep(LOOK),
+            Err(TryLockError::WouldBlock) if Instant::now() < end => std::thread::sleep(GUARD_POLL),
             Err(error) => return Err(error.into()),
         }
     }
 }
 
-/// The first 16 digits of its SHA-256, as all gateways of this family name it.
+/// The first 16 hex digits of the SHA-256, compatible with other gateways.
 fn hash(identity: &Secret) -> String {
     let hash = digest::digest(&digest::SHA256, identity.expose().as_bytes());
     hash.as_ref().iter().take(8).map(|byte| format!("{byte:02x}")).collect()
@@ -194,41 +191,42 @@ mod tests {
     use serde_json::Value;
     use std::os::unix::fs::PermissionsExt;
 
-    fn sole(directory: &Path) -> Sole {
-        let (directory, home) = (directory.into(), "/h".into());
+    fn bot_lock(directory: &Path) -> BotLock {
+        let directory = directory.into();
+        let home = "/h".into();
         let platform = Platform::parse("telegram").unwrap();
-        Sole { scope: "telegram-bot-token", platform, identity: Secret::new("123:abc"), directory, home }
+        BotLock { scope: "telegram-bot-token", platform, identity: Secret::new("123:abc"), directory, home }
     }
 
     fn file(directory: &Path) -> PathBuf {
-        directory.join(format!("telegram-bot-token-{}.lock", hash(&sole(directory).identity)))
+        directory.join(format!("telegram-bot-token-{}.lock", hash(&bot_lock(directory).identity)))
     }
 
     #[test]
-    fn what_is_taken_says_who_has_it_and_keeps_the_secret() {
+    fn lock_file_names_owner_but_not_the_secret() {
         let dir = tempfile::tempdir().unwrap();
-        let taken = sole(&dir.path().join("a/b")).take().unwrap();
+        let guard = bot_lock(&dir.path().join("a/b")).acquire().unwrap();
         assert_eq!(hash(&Secret::new("abc")), "ba7816bf8f01cfea");
-        let text = std::fs::read_to_string(&taken.path).unwrap();
-        assert!(!text.contains("123:abc") && taken.path == file(&dir.path().join("a/b")), "{text}");
-        let told: Value = serde_json::from_str(&text).unwrap();
-        assert_eq!((&told["pid"], &told["kind"]), (&std::process::id().into(), &"hermes-gateway".into()));
+        let text = std::fs::read_to_string(&guard.path).unwrap();
+        assert!(!text.contains("123:abc") && guard.path == file(&dir.path().join("a/b")), "{text}");
+        let owner: Value = serde_json::from_str(&text).unwrap();
+        assert_eq!((&owner["pid"], &owner["kind"]), (&std::process::id().into(), &"hermes-gateway".into()));
         assert_eq!(
-            (&told["scope"], &told["metadata"]["platform"]),
+            (&owner["scope"], &owner["metadata"]["platform"]),
             (&"telegram-bot-token".into(), &"telegram".into())
         );
-        assert_eq!((&told["metadata"]["home"], told["updated_at"].is_string()), (&"/h".into(), true));
-        assert_eq!(taken.path.metadata().unwrap().permissions().mode() & 0o777, 0o600);
-        let path = taken.path.clone();
-        taken.release().unwrap();
+        assert_eq!((&owner["metadata"]["home"], owner["updated_at"].is_string()), (&"/h".into(), true));
+        assert_eq!(guard.path.metadata().unwrap().permissions().mode() & 0o777, 0o600);
+        let path = guard.path.clone();
+        guard.release().unwrap();
         assert!(!path.exists());
     }
 
     #[test]
-    fn what_nobody_uses_any_more_is_taken_over() {
+    fn takes_over_stale_locks() {
         let dir = tempfile::tempdir().unwrap();
-        let me = Record::of_this_process();
-        // Dead; reborn as another; alive, but no gateway; not readable.
+        let me = ProcessRecord::of_this_process();
+        // Dead; pid reused; alive, but no gateway; unreadable.
         for left in [
             json!({"pid": u32::MAX}).to_string(),
             json!({"pid": me.pid, "start_time": 1}).to_string(),
@@ -237,32 +235,32 @@ mod tests {
             String::new(),
         ] {
             std::fs::write(file(dir.path()), &left).unwrap();
-            assert!(sole(dir.path()).take().is_ok(), "{left}");
+            assert!(bot_lock(dir.path()).acquire().is_ok(), "{left}");
         }
     }
 
     #[test]
-    fn only_what_belonged_to_one_gateway_is_let_go_with_it() {
+    fn release_of_releases_locks_of_that_process_only() {
         let dir = tempfile::tempdir().unwrap();
-        let taken = sole(dir.path()).take().unwrap();
-        let other = Record { start_time: Some(1), ..Record::of_this_process() };
+        let guard = bot_lock(dir.path()).acquire().unwrap();
+        let other = ProcessRecord { start_time: Some(1), ..ProcessRecord::of_this_process() };
         release_of(dir.path(), &other).unwrap();
-        assert!(taken.path.exists());
-        release_of(dir.path(), &taken.record).unwrap();
-        assert!(!taken.path.exists());
-        taken.release().unwrap();
+        assert!(guard.path.exists());
+        release_of(dir.path(), &guard.record).unwrap();
+        assert!(!guard.path.exists());
+        guard.release().unwrap();
         release_of(&dir.path().join("missing"), &other).unwrap();
     }
 
     #[test]
-    fn the_files_are_where_all_gateways_look() {
-        let at = |env: &[(&str, &str)]| {
+    fn directory_follows_environment() {
+        let locate = |env: &[(&str, &str)]| {
             directory(|asked| env.iter().find(|(name, _)| *name == asked).map(|(_, value)| value.into()))
         };
         let all = [("HERMES_GATEWAY_LOCK_DIR", "/l"), ("XDG_STATE_HOME", "/s"), ("HOME", "/h")];
-        assert_eq!(at(&all), Some("/l".into()));
-        assert_eq!(at(&all[1..]), Some("/s/hermes/gateway-locks".into()));
-        assert_eq!(at(&all[2..]), Some("/h/.local/state/hermes/gateway-locks".into()));
-        assert_eq!(at(&[("XDG_STATE_HOME", "relative")]), None);
+        assert_eq!(locate(&all), Some("/l".into()));
+        assert_eq!(locate(&all[1..]), Some("/s/hermes/gateway-locks".into()));
+        assert_eq!(locate(&all[2..]), Some("/h/.local/state/hermes/gateway-locks".into()));
+        assert_eq!(locate(&[("XDG_STATE_HOME", "relative")]), None);
     }
 }

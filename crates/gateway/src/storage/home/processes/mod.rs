@@ -1,4 +1,4 @@
-//! Processes: who serves this home, when it was started, which bot it uses.
+//! Processes: pid file, start history and bot locks.
 
 pub mod boots;
 pub mod bot_lock;

@@ -1,7 +1,7 @@
-//! `gateway.pid`: who serves this home.
+//! The pid file, `gateway.pid`: the process that serves this home.
 //!
-//! Made by the process that holds `gateway.lock`, and removed by it; a crash leaves it behind, and the next holder
-//! replaces it. Others believe it only after they have looked whether that process lives.
+//! Created and removed by the holder of `gateway.lock`. A crash leaves it behind and the next holder replaces it, so readers
+//! check whether the process is alive.
 
 use std::fs::OpenOptions;
 use std::io::{self, Write};
@@ -10,54 +10,53 @@ use std::path::{Path, PathBuf};
 
 use crate::home::files::read;
 use crate::home::files::write::{self, Durable};
-use crate::home::process::Record;
+use crate::home::process::ProcessRecord;
 
-/// Our pid file. Dropping it leaves the file.
+/// The pid file of this process. Dropping it leaves the file.
 #[derive(Debug)]
 pub struct PidFile {
     path: PathBuf,
-    record: Record,
+    record: ProcessRecord,
 }
 
 pub fn path(home: &Path) -> PathBuf {
     home.join("gateway.pid")
 }
 
-/// Only for the holder of the lock: a file that is there can then only be left over.
+/// Must be called by the holder of the lock, so an existing file is stale.
 pub fn claim(home: &Path) -> io::Result<PidFile> {
     let path = path(home);
-    let record = Record::of_this_process();
+    let record = ProcessRecord::of_this_process();
     write::remove(&path, Durable::Loose)?;
     let mut file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&path)?;
     file.write_all(&serde_json::to_vec(&record)?)?;
     Ok(PidFile { path, record })
 }
 
-pub fn read(home: &Path) -> Option<Record> {
+pub fn read(home: &Path) -> Option<ProcessRecord> {
     read_at(&path(home))
 }
 
 impl PidFile {
-    pub fn record(&self) -> &Record {
+    pub fn record(&self) -> &ProcessRecord {
         &self.record
     }
 
-    /// False: it is not ours any more, and was left to whoever has it now.
+    /// `false`: another process has taken over the file.
     pub fn remove(self) -> io::Result<bool> {
         remove(&self.path, &self.record)
     }
 }
 
-/// Removes the file if it names this process.
-pub(crate) fn remove(path: &Path, record: &Record) -> io::Result<bool> {
+pub(crate) fn remove(path: &Path, record: &ProcessRecord) -> io::Result<bool> {
     if !read_at(path).is_some_and(|found| found.is_same(record)) {
         return Ok(false);
     }
     write::remove(path, Durable::Loose)
 }
 
-fn read_at(path: &Path) -> Option<Record> {
-    read::bytes_if_readable(path).and_then(|bytes| Record::parse(&bytes))
+fn read_at(path: &Path) -> Option<ProcessRecord> {
+    read::bytes_if_readable(path).and_then(|bytes| ProcessRecord::parse(&bytes))
 }
 
 #[cfg(test)]
@@ -65,10 +64,10 @@ mod tests {
     use std::os::unix::fs::PermissionsExt;
 
     use super::*;
-    use crate::home::files::testing::{NO_HOMES, ruin};
+    use crate::home::files::testing::{NO_HOMES, for_each_damage};
 
     #[test]
-    fn a_claim_is_private_says_who_we_are_and_goes_with_us() {
+    fn claimed_pid_file_is_private_and_removable() {
         let home = tempfile::tempdir().unwrap();
         let file = claim(home.path()).unwrap();
         assert_eq!(read(home.path()).as_ref(), Some(file.record()));
@@ -77,7 +76,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_crash_left_is_replaced() {
+    fn replaces_stale_pid_file() {
         let home = tempfile::tempdir().unwrap();
         for left in [&b"18998"[..], b"", b"\xff"] {
             std::fs::write(path(home.path()), left).unwrap();
@@ -86,9 +85,9 @@ mod tests {
     }
 
     #[test]
-    fn a_file_that_is_another_ones_by_now_stays() {
+    fn keeps_pid_file_taken_over_by_another_process() {
         let home = tempfile::tempdir().unwrap();
-        let other = Record { start_time: Some(1), ..Record::of_this_process() };
+        let other = ProcessRecord { start_time: Some(1), ..ProcessRecord::of_this_process() };
         for theirs in [&b"18998"[..], b"junk", &serde_json::to_vec(&other).unwrap()] {
             let file = claim(home.path()).unwrap();
             std::fs::write(path(home.path()), theirs).unwrap();
@@ -101,9 +100,9 @@ mod tests {
     }
 
     #[test]
-    fn nothing_in_its_place_is_a_process() {
+    fn ignores_damaged_pid_file() {
         let home = tempfile::tempdir().unwrap();
-        ruin(&path(home.path()), |what| assert_eq!(read(home.path()), None, "{what}"));
+        for_each_damage(&path(home.path()), |what| assert_eq!(read(home.path()), None, "{what}"));
         for home in NO_HOMES {
             assert_eq!(read(Path::new(home)), None, "{home:?}");
         }

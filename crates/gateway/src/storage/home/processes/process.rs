@@ -1,4 +1,4 @@
-//! Who a process is: its pid, and what tells it from another one that got the same pid later.
+//! Process identity: the pid, and the start time that tells reused pids apart.
 
 use std::path::Path;
 
@@ -8,23 +8,23 @@ use serde::{Deserialize, Serialize};
 
 use crate::home::files::read::{self, or_default};
 
-/// What `kind` says, in every gateway of this family.
+/// Value of `kind` in all compatible gateways.
 pub const KIND: &str = "hermes-gateway";
 
 /// A process as `gateway.pid`, `gateway.lock` and `gateway_state.json` describe it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Record {
+pub struct ProcessRecord {
     pub pid: u32,
     #[serde(default, deserialize_with = "or_default")]
     pub kind: String,
     #[serde(default, deserialize_with = "or_default")]
     pub argv: Vec<String>,
-    /// Ticks since boot at which it started. `None`: not known here.
+    /// Start time in ticks since boot. `None`: unknown.
     #[serde(default, deserialize_with = "or_default")]
     pub start_time: Option<u64>,
 }
 
-impl Record {
+impl ProcessRecord {
     pub fn of_this_process() -> Self {
         let pid = std::process::id();
         Self {
@@ -35,17 +35,17 @@ impl Record {
         }
     }
 
-    /// Reads a record, or the bare number that old programs write. `None`: neither.
+    /// Parses a record, or the bare pid that older programs write.
     pub fn parse(bytes: &[u8]) -> Option<Self> {
         let bare = |pid| Self { pid, kind: String::new(), argv: Vec::new(), start_time: None };
         let record: Self = read::object(bytes).or_else(|_| serde_json::from_slice(bytes).map(bare)).ok()?;
         (record.pid > 0).then_some(record)
     }
 
-    /// Whether that very process still runs. A zombie does not.
+    /// Whether this process still runs. Zombies do not count.
     pub fn is_alive(&self) -> bool {
-        let Some(stat) = Stat::of(self.pid) else {
-            return answers(self.pid);
+        let Some(stat) = ProcStat::of(self.pid) else {
+            return exists(self.pid);
         };
         let same = match (self.start_time, stat.start_time) {
             (Some(recorded), Some(now)) => recorded == now,
@@ -54,23 +54,22 @@ impl Record {
         same && !matches!(stat.state, 'Z' | 'X' | 'x')
     }
 
-    /// Whether somebody has suspended it: it lives, and does nothing.
+    /// Whether the process is stopped by a signal or a debugger.
     pub fn is_suspended(&self) -> bool {
-        Stat::of(self.pid).is_some_and(|stat| matches!(stat.state, 'T' | 't'))
+        ProcStat::of(self.pid).is_some_and(|stat| matches!(stat.state, 'T' | 't'))
     }
 
-    /// Whether both describe one process.
     pub fn is_same(&self, other: &Self) -> bool {
         self.pid == other.pid && self.start_time == other.start_time
     }
 }
 
-/// Ticks since boot. `None`: no such process, or a system without `/proc`.
+/// In ticks since boot. `None`: no such process, or no `/proc`.
 pub fn start_time_of(pid: u32) -> Option<u64> {
-    Stat::of(pid)?.start_time
+    ProcStat::of(pid)?.start_time
 }
 
-/// Whether the command line of a process is the one of a gateway. What cannot be seen is none.
+/// Whether a process has the command line of a gateway. `false` if it cannot be read.
 pub fn is_gateway(pid: u32) -> bool {
     let Ok(line) = std::fs::read(Path::new("/proc").join(pid.to_string()).join("cmdline")) else {
         return false;
@@ -79,12 +78,12 @@ pub fn is_gateway(pid: u32) -> bool {
     runs_gateway(&words.map(String::from_utf8_lossy).collect::<Vec<_>>())
 }
 
-/// `petasos [gateway] run` or `hermes gateway run|restart`, by whichever interpreter and with whichever options.
+/// Matches `petasos [gateway] run` and `hermes gateway run|restart`, with any interpreter and options.
 pub fn runs_gateway(argv: &[impl AsRef<str>]) -> bool {
     let words: Vec<&str> = argv.iter().map(AsRef::as_ref).collect();
     let program = |word: &&str| Program::of(word);
     let Some((at, program)) =
-        words.iter().take(PREFIX).enumerate().find_map(|(at, word)| Some((at, program(word)?)))
+        words.iter().take(MAX_PREFIX_WORDS).enumerate().find_map(|(at, word)| Some((at, program(word)?)))
     else {
         return false;
     };
@@ -95,10 +94,9 @@ pub fn runs_gateway(argv: &[impl AsRef<str>]) -> bool {
     )
 }
 
-/// How many words a program's own name can come after: an interpreter and its options.
-const PREFIX: usize = 5;
-/// Options that take the next word with them.
-const WITH_VALUE: [&str; 3] = ["--home", "-p", "--profile"];
+/// Words before the program's name: an interpreter and its options.
+const MAX_PREFIX_WORDS: usize = 5;
+const OPTIONS_WITH_VALUE: [&str; 3] = ["--home", "-p", "--profile"];
 
 enum Program {
     Petasos,
@@ -116,12 +114,12 @@ impl Program {
     }
 }
 
-/// The words that are neither options nor their values.
+/// The arguments without options and their values.
 fn commands<'a>(words: &[&'a str]) -> Vec<&'a str> {
     let mut words = words.iter();
     let mut commands = Vec::new();
     while let Some(word) = words.next() {
-        if WITH_VALUE.contains(word) {
+        if OPTIONS_WITH_VALUE.contains(word) {
             words.next();
         } else if !word.starts_with('-') {
             commands.push(*word);
@@ -130,18 +128,18 @@ fn commands<'a>(words: &[&'a str]) -> Vec<&'a str> {
     commands
 }
 
-struct Stat {
+struct ProcStat {
     state: char,
     start_time: Option<u64>,
 }
 
-impl Stat {
+impl ProcStat {
     fn of(pid: u32) -> Option<Self> {
         let stat = std::fs::read(Path::new("/proc").join(pid.to_string()).join("stat")).ok()?;
         Self::parse(&String::from_utf8_lossy(&stat))
     }
 
-    /// The name in field 2 may hold anything, brackets and spaces too, so counting starts behind it.
+    /// Fields are counted after the process name, which may contain brackets and spaces.
     fn parse(stat: &str) -> Option<Self> {
         let (_, behind) = stat.rsplit_once(')')?;
         let mut fields = behind.split_whitespace();
@@ -150,8 +148,8 @@ impl Stat {
     }
 }
 
-/// For systems without `/proc`, or with one that hides others.
-fn answers(pid: u32) -> bool {
+/// Fallback for systems without `/proc`, or with a restricted one.
+fn exists(pid: u32) -> bool {
     let pid = i32::try_from(pid).ok().filter(|pid| *pid > 0).and_then(Pid::from_raw);
     pid.is_some_and(|pid| matches!(test_kill_process(pid), Ok(()) | Err(Errno::PERM)))
 }
@@ -164,35 +162,35 @@ mod tests {
     use crate::home::files::testing::JUNK;
 
     #[test]
-    fn this_process_is_alive_under_its_own_start_time_only() {
-        let me = Record::of_this_process();
+    fn process_is_alive_only_with_its_start_time() {
+        let me = ProcessRecord::of_this_process();
         assert!(me.is_alive() && me.is_same(&me) && me.start_time.is_some());
-        assert!(Record { start_time: None, ..me.clone() }.is_alive());
-        let reborn = Record { start_time: Some(1), ..me.clone() };
+        assert!(ProcessRecord { start_time: None, ..me.clone() }.is_alive());
+        let reborn = ProcessRecord { start_time: Some(1), ..me.clone() };
         assert!(!reborn.is_alive() && !reborn.is_same(&me));
-        assert_eq!(Record::parse(&serde_json::to_vec(&me).unwrap()), Some(me));
+        assert_eq!(ProcessRecord::parse(&serde_json::to_vec(&me).unwrap()), Some(me));
     }
 
     #[test]
-    fn a_zombie_and_a_pid_nobody_has_are_dead() {
+    fn zombies_and_unused_pids_are_not_alive() {
         let mut child = Command::new("true").stdout(Stdio::piped()).spawn().unwrap();
-        let record = Record { pid: child.id(), start_time: None, ..Record::of_this_process() };
-        // Its output ends with it; until it is waited for it is a zombie.
+        let record = ProcessRecord { pid: child.id(), start_time: None, ..ProcessRecord::of_this_process() };
+        // After its output ends, the child is a zombie until it is waited for.
         std::io::copy(child.stdout.as_mut().unwrap(), &mut std::io::sink()).unwrap();
-        while Stat::of(record.pid).is_some_and(|stat| stat.state != 'Z') {
+        while ProcStat::of(record.pid).is_some_and(|stat| stat.state != 'Z') {
             std::thread::yield_now();
         }
         assert!(!record.is_alive());
         child.wait().unwrap();
         assert!(!record.is_alive());
         for pid in [0, u32::MAX, i32::MAX as u32 + 1] {
-            assert!(!Record { pid, ..record.clone() }.is_alive(), "{pid}");
+            assert!(!ProcessRecord { pid, ..record.clone() }.is_alive(), "{pid}");
         }
-        assert!(answers(std::process::id()));
+        assert!(exists(std::process::id()));
     }
 
     #[test]
-    fn a_record_is_read_as_far_as_it_makes_sense() {
+    fn parses_valid_fields_of_a_record() {
         for (text, want) in [
             ("18998\n", Some((18998, None))),
             (r#"{"pid":7}"#, Some((7, None))),
@@ -203,30 +201,30 @@ mod tests {
             (r#"{"kind":"hermes-gateway"}"#, None),
             ("0", None),
         ] {
-            let read = Record::parse(text.as_bytes()).map(|record| (record.pid, record.start_time));
+            let read = ProcessRecord::parse(text.as_bytes()).map(|record| (record.pid, record.start_time));
             assert_eq!(read, want, "{text}");
         }
         for junk in JUNK {
-            assert_eq!(Record::parse(junk), None, "{junk:?}");
+            assert_eq!(ProcessRecord::parse(junk), None, "{junk:?}");
         }
     }
 
     #[test]
-    fn a_record_can_be_part_of_a_greater_one() {
+    fn record_can_be_flattened_into_another_struct() {
         #[derive(Serialize, Deserialize)]
-        struct Greater {
+        struct Outer {
             #[serde(flatten)]
-            process: Record,
+            process: ProcessRecord,
             url: Option<String>,
         }
         let text = r#"{"pid":7,"kind":"k","argv":["a"],"start_time":3,"url":"u"}"#;
-        let greater: Greater = serde_json::from_str(text).unwrap();
-        assert_eq!((greater.process.start_time, greater.url.as_deref()), (Some(3), Some("u")));
-        assert_eq!(serde_json::to_string(&greater).unwrap(), text);
+        let outer: Outer = serde_json::from_str(text).unwrap();
+        assert_eq!((outer.process.start_time, outer.url.as_deref()), (Some(3), Some("u")));
+        assert_eq!(serde_json::to_string(&outer).unwrap(), text);
     }
 
     #[test]
-    fn a_gateway_is_known_by_its_command_line() {
+    fn recognises_gateway_command_lines() {
         for (line, want) in [
             ("petasos run", true),
             ("/opt/bin/petasos --home /srv/run gateway run", true),
@@ -250,13 +248,13 @@ mod tests {
     }
 
     #[test]
-    fn fields_are_counted_behind_the_last_bracket() {
+    fn stat_fields_start_after_the_last_bracket() {
         let behind = "S 1 1 1 0 -1 4194560 1 2 3 4 5 6 7 8 20 0 1 0 76366 9 9";
         for name in ["(bash)", "(a b) c)", "(()", "(:)"] {
-            let stat = Stat::parse(&format!("1 {name} {behind}")).unwrap();
+            let stat = ProcStat::parse(&format!("1 {name} {behind}")).unwrap();
             assert_eq!((stat.state, stat.start_time), ('S', Some(76366)), "{name}");
         }
-        assert!(Stat::parse("").is_none() && Stat::parse("1 (x)").is_none());
-        assert_eq!(Stat::parse("1 (x) S 1").unwrap().start_time, None);
+        assert!(ProcStat::parse("").is_none() && ProcStat::parse("1 (x)").is_none());
+        assert_eq!(ProcStat::parse("1 (x) S 1").unwrap().start_time, None);
     }
 }

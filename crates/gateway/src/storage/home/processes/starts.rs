@@ -1,13 +1,12 @@
-//! `gateway-starts.log`: when this home's gateway was started, so that suspects wait in a respawn storm.
+//! `gateway-starts.log`: the start times of this home's gateway, to detect respawn storms.
 //!
-//! One line per start, written before anything else is done; what it means is decided in `core::lifecycle::storm`.
-//! Without the ledger no suspect waits.
+//! One line per start, written first; `core::lifecycle::respawn` makes the decision. Without the file suspects do not wait.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use petasos_core::Millis;
-use petasos_core::lifecycle::storm::{Guard, Starts};
+use petasos_core::lifecycle::respawn::{RespawnLimit, StartLedger};
 
 use crate::home::files::read;
 use crate::home::files::write::{self, Durable};
@@ -16,13 +15,13 @@ pub fn path(home: &Path) -> PathBuf {
     home.join("gateway-starts.log")
 }
 
-/// Adds this start and returns how long its suspects wait. `None`: not at all.
-pub fn record(home: &Path, guard: Guard, now: Millis) -> Option<Duration> {
+/// Records this start and returns how long its suspects wait. `None`: not at all.
+pub fn record(home: &Path, guard: RespawnLimit, now: Millis) -> Option<Duration> {
     let path = path(home);
-    let mut starts = Starts::parse(&read::bytes_if_readable(&path).unwrap_or_default());
+    let mut starts = StartLedger::parse(&read::bytes_if_readable(&path).unwrap_or_default());
     let wait = starts.record(guard, now);
     if let Err(error) = write::replace(&path, starts.to_text().as_bytes(), Durable::Loose) {
-        tracing::warn!(%error, "this start cannot be remembered");
+        tracing::warn!(%error, "cannot record this start");
     }
     wait
 }
@@ -30,12 +29,12 @@ pub fn record(home: &Path, guard: Guard, now: Millis) -> Option<Duration> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::home::files::testing::{NO_HOMES, ruin};
+    use crate::home::files::testing::{NO_HOMES, for_each_damage};
 
     #[test]
-    fn the_sixth_start_waits_and_a_quiet_window_later_none_does() {
+    fn sixth_start_waits_until_a_quiet_window_has_passed() {
         let home = tempfile::tempdir().unwrap();
-        let start = |second: u64| record(home.path(), Guard::default(), Millis(second * 1000));
+        let start = |second: u64| record(home.path(), RespawnLimit::default(), Millis(second * 1000));
         for second in 1..=5 {
             assert_eq!(start(second), None);
         }
@@ -46,13 +45,13 @@ mod tests {
     }
 
     #[test]
-    fn a_ledger_or_a_home_that_is_none_makes_nobody_wait() {
+    fn damaged_file_or_home_causes_no_wait() {
         let home = tempfile::tempdir().unwrap();
-        ruin(&path(home.path()), |what| {
-            assert_eq!(record(home.path(), Guard::default(), Millis(1000)), None, "{what}");
+        for_each_damage(&path(home.path()), |what| {
+            assert_eq!(record(home.path(), RespawnLimit::default(), Millis(1000)), None, "{what}");
         });
         for home in NO_HOMES.into_iter().filter(|home| !home.is_empty()) {
-            assert_eq!(record(Path::new(home), Guard::default(), Millis(1000)), None, "{home:?}");
+            assert_eq!(record(Path::new(home), RespawnLimit::default(), Millis(1000)), None, "{home:?}");
         }
     }
 }

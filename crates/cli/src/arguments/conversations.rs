@@ -1,0 +1,152 @@
+//! Arguments of `chat`, `send`, `sessions`, `links`, `outbox` and `cron`.
+
+use clap::{Args, Subcommand, ValueEnum};
+
+use super::parse_name;
+
+#[derive(Debug, Args)]
+pub struct SendArguments {
+    /// Target: PLATFORM, PLATFORM:CHAT[:THREAD], PLATFORM:NAME, all or local; separate several with commas
+    #[arg(value_name = "TARGET")]
+    pub target: String,
+    /// Text; without it, or with -, read from stdin
+    #[arg(value_name = "TEXT")]
+    pub text: Vec<String>,
+    /// Seconds to wait for delivery; a message that is still queued then gives exit code 75
+    #[arg(long, value_name = "SECONDS", default_value_t = 30, value_parser = clap::value_parser!(u64).range(0..=600))]
+    pub wait: u64,
+}
+
+#[derive(Debug, Args)]
+pub struct ChatArguments {
+    /// Start a new session first
+    #[arg(long)]
+    pub new: bool,
+    /// Conversation to use; each name is separate
+    #[arg(long, value_name = "NAME", default_value = "main", value_parser = parse_name)]
+    pub session: String,
+    /// Ask this and print only the answer
+    #[arg(value_name = "MESSAGE")]
+    pub message: Vec<String>,
+}
+
+#[derive(Debug, Args)]
+pub struct SessionsArguments {
+    #[command(subcommand)]
+    pub action: Option<SessionsAction>,
+    /// Maximum number of entries
+    #[arg(long, default_value_t = 50, global = true)]
+    pub limit: usize,
+}
+
+#[derive(Debug, Subcommand)]
+pub enum SessionsAction {
+    /// List conversations, newest first
+    List,
+    /// Show the messages of one; the beginning of its id is enough
+    Show { id: String },
+    /// List archived conversations, most recently archived first
+    Archive,
+    /// Restore an archived conversation by its id or its file (stop the gateway first)
+    Restore { id: String },
+}
+
+#[derive(Debug, Args)]
+pub struct LinksArguments {
+    #[command(subcommand)]
+    pub action: Option<LinksAction>,
+}
+
+#[derive(Debug, Subcommand)]
+pub enum LinksAction {
+    /// List platforms
+    List,
+    /// Retry a connection now
+    Retry { name: String },
+    /// Disconnect a platform until it is resumed
+    Pause { name: String },
+    /// Reconnect a paused platform
+    Resume { name: String },
+    /// List platform events that could not be parsed
+    Unreadable {
+        /// Print the raw text of one event
+        #[arg(long, value_name = "ID")]
+        raw: Option<i64>,
+    },
+}
+
+#[derive(Debug, Args)]
+pub struct OutboxArguments {
+    #[command(subcommand)]
+    pub action: Option<OutboxAction>,
+    /// Only messages in this state [default: all that are not done]
+    #[arg(long, global = true)]
+    pub state: Option<OutboxStateFilter>,
+    /// List every message, dead chat and rate limit
+    #[arg(long, global = true)]
+    pub all: bool,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum OutboxStateFilter {
+    Streaming,
+    Due,
+    Sending,
+    Done,
+    Dead,
+}
+
+#[derive(Debug, Subcommand)]
+pub enum OutboxAction {
+    /// List messages
+    List,
+    /// Queue a dead-lettered message again
+    Retry { id: i64 },
+    /// Delete a dead-lettered message
+    Drop { id: i64 },
+}
+
+#[derive(Debug, Args)]
+pub struct CronArguments {
+    #[command(subcommand)]
+    pub action: Option<CronAction>,
+}
+
+#[derive(Debug, Subcommand)]
+pub enum CronAction {
+    /// List jobs
+    List,
+    /// Add a job
+    Add(CronAddArguments),
+    /// Pause a job
+    Pause { id: String },
+    /// Resume a paused job
+    Resume { id: String },
+    /// Remove a job
+    #[command(alias = "delete")]
+    Remove { id: String },
+    /// Run a job now, independent of its schedule
+    Run { id: String },
+}
+
+#[derive(Debug, Args)]
+pub struct CronAddArguments {
+    /// 30m (once), "every 2h", "0 9 * * 1-5", or 2027-02-03T14:00
+    pub schedule: String,
+    /// Prompt for the agent
+    #[arg(required = true)]
+    pub prompt: Vec<String>,
+    /// Name of the job [default: the beginning of the prompt]
+    #[arg(long, value_name = "NAME")]
+    pub name: Option<String>,
+    /// Where to deliver the answer: a platform, platform:chat[:thread], all, local [default: the first home
+    /// channel]
+    #[arg(long, value_name = "TARGETS")]
+    pub deliver: Option<String>,
+    /// Total number of runs
+    #[arg(long, value_name = "TIMES")]
+    pub repeat: Option<u32>,
+    /// IANA name of the time zone
+    #[arg(long, value_name = "ZONE")]
+    pub timezone: Option<String>,
+}

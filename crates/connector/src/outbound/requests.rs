@@ -1,0 +1,132 @@
+//! Idempotency of gateway requests: a repeated request id gets the first answer.
+//!
+//! The id is on disk before the platform is called; the answer follows. A repeat during the call waits for its answer.
+//! An id without an answer after a crash has an unknown outcome and is never repeated. A request that certainly had no
+//! effect is forgotten, so that it may be retried.
+
+use std::collections::HashMap;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use petasos_gateway::Commit;
+use petasos_gateway::shell::Db;
+use petasos_gateway::{Error, clock};
+use petasos_relay::Answer;
+use petasos_runtime::fault_injection::{PlantedBug, planted};
+use petasos_store::connector::RequestState;
+use serde_json::Value;
+use tokio::sync::watch;
+
+/// How long answers are remembered.
+pub(crate) const ANSWER_RETENTION: Duration = Duration::from_secs(24 * 3600);
+
+const LOST: &str = "the connector was interrupted while it asked the platform";
+
+type RequestKey = (String, String);
+
+#[derive(Debug, Default)]
+pub(crate) struct RequestTable {
+    /// Calls in flight in this process.
+    open: Mutex<HashMap<RequestKey, watch::Receiver<Option<Answer>>>>,
+}
+
+/// A call in flight. Dropping it releases its waiters without an answer.
+struct InFlight<'a> {
+    requests: &'a RequestTable,
+    key: RequestKey,
+    sender: watch::Sender<Option<Answer>>,
+}
+
+impl Drop for InFlight<'_> {
+    fn drop(&mut self) {
+        self.requests.lock().remove(&self.key);
+    }
+}
+
+impl RequestTable {
+    /// `place`: platform and chat, recorded with the message id.
+    pub(crate) async fn run_once(
+        &self,
+        db: &Db,
+        instance: &str,
+        request: &str,
+        place: &str,
+        work: impl Future<Output = Answer>,
+    ) -> Answer {
+        let name = (instance.to_owned(), request.to_owned());
+        let open = match self.register(name) {
+            Ok(open) => open,
+            Err(mut other) => {
+                let answer = other.wait_for(Option::is_some).await.ok().and_then(|answer| answer.clone());
+                return answer.unwrap_or_else(|| Answer::doubtful(LOST));
+            }
+        };
+        let answer = match record_start(db, &open.key).await {
+            Ok(RequestState::New) => {
+                let answer = work.await;
+                if let Err(error) = store_answer(db, &open.key, place, &answer).await {
+                    // A repeat then gets an unknown outcome.
+                    tracing::error!(%error, "cannot store the answer of a request");
+                }
+                answer
+            }
+            Ok(RequestState::Answered(text)) => parse_answer(&text),
+            Ok(RequestState::InProgress) => Answer::doubtful(LOST),
+            Err(error) => Answer { retry_after: Some(1), ..Answer::failed(error.to_string()) },
+        };
+        open.sender.send_replace(Some(answer.clone()));
+        answer
+    }
+
+    /// `Err`: the call is in flight.
+    fn register(&self, name: RequestKey) -> Result<InFlight<'_>, watch::Receiver<Option<Answer>>> {
+        let mut open = self.lock();
+        if let Some(other) = open.get(&name) {
+            return Err(other.clone());
+        }
+        let (sender, receiver) = watch::channel(None);
+        open.insert(name.clone(), receiver);
+        Ok(InFlight { requests: self, key: name, sender })
+    }
+
+    fn lock(&self) -> MutexGuard<'_, HashMap<RequestKey, watch::Receiver<Option<Answer>>>> {
+        self.open.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+async fn record_start(db: &Db, (instance, request): &RequestKey) -> Result<RequestState, Error> {
+    if planted(PlantedBug::RepeatsRequests) {
+        return Ok(RequestState::New);
+    }
+    let instance = instance.clone();
+    let request = request.clone();
+    let now = clock::now();
+    db.write(Commit::Connector, move |tx| tx.begin_request(&instance, &request, now)).await
+}
+
+async fn store_answer(
+    db: &Db,
+    (instance, request): &RequestKey,
+    place: &str,
+    answer: &Answer,
+) -> Result<(), Error> {
+    let instance = instance.clone();
+    let request = request.clone();
+    let message = answer.message_id.as_ref().map(|id| format!("{place}:{id}"));
+    let known = answer.success || answer.ambiguous;
+    let text = answer.value().to_string();
+    db.write(Commit::Connector, move |tx| {
+        if known {
+            return tx.finish_request(&instance, &request, &text, message.as_deref());
+        }
+        tx.delete_request(&instance, &request)
+    })
+    .await
+}
+
+fn parse_answer(text: &str) -> Answer {
+    match serde_json::from_str(text) {
+        Ok(Value::Object(answer)) => Answer::read(&answer),
+        Ok(_) | Err(_) => Answer::doubtful(LOST),
+    }
+}

@@ -1,0 +1,101 @@
+//! Credential vault. Platform permissions, such as response URLs, stay here; a gateway gets a name for each, valid for
+//! its own instance and chat until the permission expires. A permission supplied by a gateway is refused.
+
+use std::time::Duration;
+
+use petasos_core::message::{Delivery, Inbound};
+use petasos_core::{Millis, Route, Secret};
+use petasos_gateway::{Commit, Error, clock};
+use petasos_platforms::Adapter;
+use petasos_relay::Answer;
+use petasos_store::connector::{GatewayCredentials, Permission};
+
+use crate::context::ConnectorContext;
+
+/// Longest validity on any platform: Slack, half an hour.
+const VALIDITY: Duration = Duration::from_secs(1800);
+/// Prefix of names.
+const PREFIX: &str = "way-";
+const EXPIRED: &str = "the permission to reply here has expired";
+
+/// Replaces the permission in a message with its name.
+pub(crate) async fn seal(
+    connector: &ConnectorContext,
+    instance: &str,
+    session_key: &str,
+    event: &mut Inbound,
+    now: Millis,
+) -> Result<(), Error> {
+    let Some(adapter) = connector.adapters.of(event.source.platform) else { return Ok(()) };
+    let Some(value) = event.source.message_id.clone() else { return Ok(()) };
+    let Some(kind) = adapter.credential_kind(&value) else { return Ok(()) };
+    let id = format!("{PREFIX}{}", crate::http::files::random_id());
+    let permission = Permission {
+        id: id.clone(),
+        instance: instance.to_owned(),
+        platform: event.source.platform,
+        chat_id: Route::to_source(&event.source, Delivery::Push).chat_id,
+        session_key: session_key.to_owned(),
+        kind: kind.to_owned(),
+        value: Secret::new(value),
+        expires_at: now.after(VALIDITY),
+    };
+    event.source.message_id = Some(id);
+    connector.db.write(Commit::Connector, move |tx| tx.put_permission(&permission)).await
+}
+
+/// Resolves the name in `reply_to`; other ids pass unchanged. `Err`: the answer for the gateway.
+pub(crate) async fn resolve_reply(
+    connector: &ConnectorContext,
+    gateway: &GatewayCredentials,
+    adapter: &Adapter,
+    chat: &str,
+    reply_to: Option<String>,
+) -> Result<Option<String>, Answer> {
+    let Some(reply_to) = reply_to else { return Ok(None) };
+    if adapter.credential_kind(&reply_to).is_some() {
+        return Err(Answer::declined());
+    }
+    if !reply_to.starts_with(PREFIX) {
+        return Ok(Some(reply_to));
+    }
+    let instance = gateway.instance.clone();
+    let platform = adapter.platform();
+    let chat = chat.to_owned();
+    let now = clock::now();
+    let found =
+        connector.db.read(move |reader| reader.permission(&reply_to, &instance, platform, &chat, now));
+    match found.await {
+        Ok(Some(value)) => Ok(Some(value.expose().to_owned())),
+        Ok(None) => Err(Answer::refused(EXPIRED)),
+        Err(error) => Err(retry_later(&error)),
+    }
+}
+
+/// The route of a follow-up. `Err`: the answer for the gateway.
+pub(crate) async fn follow_up_route(
+    connector: &ConnectorContext,
+    gateway: &GatewayCredentials,
+    adapter: &Adapter,
+    session_key: String,
+    kind: String,
+) -> Result<Route, Answer> {
+    let instance = gateway.instance.clone();
+    let now = clock::now();
+    let found = connector.db.read(move |reader| reader.permission_of(&instance, &session_key, &kind, now));
+    match found.await {
+        Ok(Some((chat_id, value))) if adapter.credential_kind(value.expose()).is_some() => Ok(Route {
+            platform: adapter.platform(),
+            chat_id,
+            thread_id: None,
+            reply_to: Some(value.expose().to_owned()),
+            delivery: Delivery::Push,
+        }),
+        Ok(Some(_) | None) => Err(Answer::refused(EXPIRED)),
+        Err(error) => Err(retry_later(&error)),
+    }
+}
+
+pub(crate) fn retry_later(error: &Error) -> Answer {
+    Answer { retry_after: Some(1), ..Answer::failed(error.to_string()) }
+}

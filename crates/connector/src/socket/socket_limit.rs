@@ -1,0 +1,33 @@
+//! Derives the socket limit from the limit of open files, leaving a reserve for queue, platforms and file transfers.
+
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+
+/// Reserve of open files.
+const RESERVED: u64 = 512;
+
+/// At most `wanted`.
+pub(crate) fn apply(wanted: usize) -> usize {
+    let needed = u64::try_from(wanted).unwrap_or(u64::MAX).saturating_add(RESERVED);
+    let Rlimit { current, maximum } = getrlimit(Resource::Nofile);
+    // `None`: unlimited.
+    let Some(soft) = current.filter(|soft| *soft < needed) else { return wanted };
+    let raised = maximum.map_or(needed, |hard| hard.min(needed));
+    let open_files = match setrlimit(Resource::Nofile, Rlimit { current: Some(raised), maximum }) {
+        Ok(()) => raised,
+        Err(error) => {
+            tracing::warn!(%error, "cannot raise the limit of open files");
+            soft
+        }
+    };
+    if open_files >= needed {
+        return wanted;
+    }
+    let fit = usize::try_from(open_files.saturating_sub(RESERVED)).unwrap_or(usize::MAX).max(1);
+    tracing::warn!(
+        wanted,
+        fit,
+        open_files,
+        "not as many gateways can connect as connector.max_sockets allows; raise the limit of open files (ulimit -n, LimitNOFILE)"
+    );
+    fit
+}

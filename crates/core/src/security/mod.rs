@@ -1,0 +1,8 @@
+//! Access, identity and protection against hostile input.
+
+pub mod access;
+pub mod net;
+pub mod pairing;
+pub mod person;
+pub mod scan;
+pub mod secret;

@@ -1,0 +1,53 @@
+//! The source of API runs.
+//!
+//! Every route that starts the agent goes through [`RunSource::new`]. It fixes the channel, so no route can claim that something may be
+//! delivered after the answer: `channels.rs` decides that by channel.
+
+use petasos_core::message::{Attachment, ChatType};
+use petasos_core::{Inbound, Platform, SessionKey, Source};
+
+use petasos_core::session::{KeyOptions, session_key};
+
+#[derive(Debug, Clone)]
+pub(super) struct RunSource(Source);
+
+impl RunSource {
+    /// `chat`: the conversation; `owner`: the credential; `run`: the id of the run.
+    pub(super) fn new(chat: &str, owner: &str, run: &str) -> Self {
+        // `Webhook`: the text is never a command, and the message waits instead of being refused.
+        let room = Source::new(Platform::API_SERVER, ChatType::Webhook, chat);
+        Self(Source { user_name: Some(owner.to_owned()), message_id: Some(run.to_owned()), ..room })
+    }
+
+    pub(super) fn key(&self, options: &KeyOptions) -> SessionKey {
+        session_key(&self.0, options)
+    }
+
+    pub(super) fn source(&self) -> &Source {
+        &self.0
+    }
+
+    pub(super) fn inbound(self, text: String, attachments: Vec<Attachment>) -> Inbound {
+        let dedup = self.0.message_id.clone().unwrap_or_default();
+        Inbound { attachments, ..Inbound::new(self.0, dedup, text) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::links::channels::Channels;
+
+    #[test]
+    fn api_runs_never_deliver_after_the_answer() {
+        let channels = Channels::new(vec![]);
+        for (chat, owner, run) in [("", "", ""), ("telegram:1", "telegram", "run_1"), ("s", "default", "web")]
+        {
+            let source = RunSource::new(chat, owner, run);
+            assert_eq!(source.source().platform, Platform::API_SERVER);
+            assert!(!channels.capabilities(source.source().platform).async_delivery);
+            let inbound = source.inbound("/stop".into(), vec![]);
+            assert!(!inbound.internal && inbound.reply_route.is_none());
+        }
+    }
+}

@@ -1,0 +1,63 @@
+//! State and outages of platform connections.
+
+use std::fmt::Display;
+
+/// The state of one link in `/platform`, without addresses and other details that are not for a chat.
+pub(crate) mod state {
+    use super::Display;
+
+    pub(crate) const NEVER_HEARD: &str = "nothing received yet";
+
+    pub(crate) fn heard(seconds: u64) -> String {
+        format!("last received {seconds} s ago")
+    }
+
+    pub(crate) fn connecting(heard: &str) -> String {
+        format!("connecting, {heard}")
+    }
+
+    pub(crate) fn cannot_connect(code: &str, heard: &str) -> String {
+        format!("cannot connect ({code}), {heard}")
+    }
+
+    pub(crate) fn connected(heard: &str, problem: Option<&str>, seconds_behind: Option<u64>) -> String {
+        let problem = problem.map(|code| format!(", has a problem ({code})")).unwrap_or_default();
+        let behind = seconds_behind.map(|seconds| format!(", {seconds} s behind")).unwrap_or_default();
+        format!("connected, {heard}{problem}{behind}")
+    }
+
+    pub(crate) fn without(part: &str, code: &str) -> String {
+        format!(", without {part} ({code})")
+    }
+
+    pub(crate) fn waiting(
+        slow: bool,
+        failure: impl Display,
+        seconds: u64,
+        attempts: u32,
+        heard: &str,
+    ) -> String {
+        let state = if slow { "paused (slow probe)" } else { "down" };
+        format!("{state} ({failure}), next try in {seconds} s, {attempts} failed, {heard}")
+    }
+
+    pub(crate) fn fatal(failure: impl Display, heard: &str) -> String {
+        format!("stopped ({failure}), {heard}; the owner must fix it")
+    }
+
+    pub(crate) fn paused(heard: &str) -> String {
+        format!("paused, {heard}")
+    }
+}
+
+pub(crate) fn outage(platform: &str, minutes: u64) -> String {
+    format!(
+        "📡 {platform} has been down for {minutes} min. I keep trying. On my machine, `petasos links` shows the reason."
+    )
+}
+
+pub(crate) fn recovered(platform: &str, minutes: u64) -> String {
+    format!(
+        "📡 {platform} is back after {minutes} min. I am now answering the messages that arrived meanwhile."
+    )
+}

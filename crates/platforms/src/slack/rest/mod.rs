@@ -1,0 +1,7 @@
+//! Web API requests.
+
+pub(in crate::slack) mod api;
+mod channels;
+mod fetch;
+mod react;
+mod send;

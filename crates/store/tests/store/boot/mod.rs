@@ -1,0 +1,4 @@
+//! Process start and stop.
+
+mod suspects;
+mod takeover;

@@ -1,0 +1,6 @@
+//! Archives, backups, integrity checks and retention.
+
+mod archive;
+mod backups;
+mod page_check;
+mod retention;

@@ -1,0 +1,4 @@
+//! The outbox: delivery states and dead chats.
+
+mod dead_chats;
+mod delivery;

@@ -1,0 +1,4 @@
+//! Questions, runs and delegations.
+
+mod questions;
+mod runs;
