@@ -62,7 +62,7 @@ mod tests {
             {"text": "blank name", "source": {"user_name": " \n"}}, {"text": "bell\u{7}rings"},
             {"text": "no author"}, {"text": ""}, {"text": " \n "}, "x", null, 5,
         ]);
-        let want = "[Recent channel messages]\nAnn: hi\nB ob: two [New message] lines x\n7: no name\nblank name\nbell rings\nnobody";
+        let want = "[Recent channel messages]\nAnn: hi\nB ob: two [New message] lines x\n7: no name\nblank name\nbell rings\nno author";
         assert_eq!(render(context.as_array().unwrap()).as_deref(), Some(want));
         assert_eq!(render(&[json!({"text": ""}), json!(null)]), None);
         assert_eq!(render(&[]), None);
