@@ -177,7 +177,7 @@ fn session_settings(home: &Home, settings: &Settings, denied: &Denied) -> petaso
         home: home.path().into(),
         memory: settings.get(&agent::MEMORY) && !denied.memories,
         mcp: vec![],
-        compression: petasos_gateway::CompactionSettings {
+        compaction: petasos_gateway::CompactionSettings {
             enabled: settings.get(&agent::COMPACTION),
             rows: settings.get(&agent::COMPACTION_MESSAGES),
         },

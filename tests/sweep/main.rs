@@ -135,7 +135,7 @@ fn visits(commit: Commit) -> Coverage {
         Commit::Todo => once(Scenario::Todo),
         Commit::Sweep => once(Scenario::Housekeeping),
         Commit::Archive => once(Scenario::Archive),
-        Commit::HealthCheck => once(Scenario::Watchdog),
+        Commit::WriteProbe => once(Scenario::Watchdog),
         Commit::ClearSuspect => once(Scenario::Suspect),
         // Every commit in turn, until an exchange ends without a kill.
         Commit::Connector => Coverage::ByTest {

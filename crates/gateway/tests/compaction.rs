@@ -42,9 +42,7 @@ fn exchange_messages(fixture: &GatewayFixture, exchanges: usize) {
 }
 
 fn fixture_with_max_rows(max_rows: usize) -> GatewayFixture {
-    GatewayFixture::new(|settings| {
-        settings.compression = CompactionSettings { enabled: true, rows: max_rows }
-    })
+    GatewayFixture::new(|settings| settings.compaction = CompactionSettings { enabled: true, rows: max_rows })
 }
 
 fn requests(fixture: &GatewayFixture, of: fn(&ChatRequest) -> bool) -> Vec<Arc<ChatRequest>> {
@@ -194,7 +192,7 @@ fn starts_a_fresh_session_when_compaction_is_exhausted() {
 
 #[test]
 fn names_the_setting_when_compaction_is_off() {
-    let fixture = GatewayFixture::new(|settings| settings.compression.enabled = false);
+    let fixture = GatewayFixture::new(|settings| settings.compaction.enabled = false);
     exchange_messages(&fixture, 8);
     fixture.model.script(Answer::status(400, OVERFLOW));
     fixture.telegram.push_text(7, 7, "more");

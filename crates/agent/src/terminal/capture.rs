@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use tokio::io::AsyncWriteExt as _;
 
-use super::text;
+use super::redaction;
 
 /// Bytes of one command's output on disk.
 const MAX_SPOOL: u64 = 16 << 20;
@@ -99,7 +99,7 @@ impl OutputCapture {
         let tail = Vec::from(self.tail);
         let kept = (head.len() + tail.len()) as u64;
         if kept == self.total {
-            return text::readable(&[head, tail].concat());
+            return redaction::readable(&[head, tail].concat());
         }
         let location = match &self.spool {
             Spool::Open { path, written, .. } if *written == self.total => {
@@ -112,10 +112,10 @@ impl OutputCapture {
         let tail = &tail[(NOTICE + location.len()).min(tail.len())..];
         format!(
             "{}\n\n... [OUTPUT TRUNCATED - {} bytes omitted out of {} total.{location}] ...\n\n{}",
-            text::readable(&head),
+            redaction::readable(&head),
             self.total - (head.len() + tail.len()) as u64,
             self.total,
-            text::readable(tail)
+            redaction::readable(tail)
         )
     }
 }

@@ -12,15 +12,16 @@
 mod background;
 mod capture;
 mod environment;
+mod exit_code;
 mod foreground;
 mod group;
 mod guard;
+mod redaction;
 mod shell;
 #[cfg(test)]
 pub(crate) mod testing;
 #[cfg(test)]
 mod tests;
-mod text;
 
 use std::fmt;
 use std::future::Future;
@@ -51,8 +52,8 @@ pub use environment::public_environment;
 use foreground::{CommandResult, PtyMode};
 pub use group::GroupLeader;
 use guard::CommandRejection;
+pub use redaction::{contains_private_key, redact, secret_ranges};
 use shell::{Launch, ShellState};
-pub use text::{contains_private_key, redact, secret_ranges};
 
 pub(crate) fn tool() -> Definition {
     Definition {
@@ -305,7 +306,7 @@ impl Terminal {
         let CommandResult { output, exit_code } =
             foreground::run(launch, approved.pty, limit, capture).await?;
         let mut result = json!({ "output": output, "exit_code": exit_code, "error": null });
-        if let Some(meaning) = text::meaning(approved.command, exit_code) {
+        if let Some(meaning) = exit_code::explain(approved.command, exit_code) {
             result["exit_code_meaning"] = meaning.into();
         }
         if let Some(note) = &approved.note {

@@ -114,7 +114,7 @@ pub struct Settings {
     pub persona: Option<String>,
     /// Restrictions of slash commands.
     pub tiers: BTreeMap<Platform, Tiers>,
-    pub compression: CompactionSettings,
+    pub compaction: CompactionSettings,
     pub retention: Retention,
     pub parallel_calls: usize,
     /// Suppress notifications that only say that there is nothing to report.
@@ -187,7 +187,7 @@ impl Settings {
             delegation: DelegationSettings::default(),
             persona: None,
             tiers: BTreeMap::new(),
-            compression: CompactionSettings::default(),
+            compaction: CompactionSettings::default(),
             retention: Retention::default(),
             parallel_calls: 64,
             filter_silence: true,

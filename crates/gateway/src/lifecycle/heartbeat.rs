@@ -49,8 +49,7 @@ async fn write(home: &Path, started: Millis) {
 }
 
 async fn notify_watchdog(db: &Db, notifier: &Notifier, timeout: Duration) {
-    match tokio::time::timeout(timeout, db.write(Commit::HealthCheck, |tx| tx.meta("pulse").map(drop))).await
-    {
+    match tokio::time::timeout(timeout, db.write(Commit::WriteProbe, |tx| tx.meta("pulse").map(drop))).await {
         Ok(Ok(())) => notifier.alive(),
         Ok(Err(error)) => {
             tracing::error!(%error, "watchdog not notified: the store refuses writes");

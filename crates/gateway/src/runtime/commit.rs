@@ -77,7 +77,8 @@ pub enum Commit {
     Sweep,
     /// A conversation is removed; its archive is on disk.
     Archive,
-    HealthCheck,
+    /// Writes nothing: completes only if the database accepts commits.
+    WriteProbe,
 }
 
 impl Commit {
@@ -125,7 +126,7 @@ impl Commit {
         Self::Connector,
         Self::Sweep,
         Self::Archive,
-        Self::HealthCheck,
+        Self::WriteProbe,
     ];
 }
 
@@ -192,6 +193,6 @@ mod tests {
         let named: std::collections::HashSet<_> = Commit::ALL.into_iter().collect();
         assert_eq!(named.len(), Commit::ALL.len());
         // Fails if a variant is added after the last one.
-        assert_eq!(Commit::HealthCheck as usize + 1, Commit::ALL.len());
+        assert_eq!(Commit::WriteProbe as usize + 1, Commit::ALL.len());
     }
 }

@@ -125,7 +125,7 @@ impl Outside {
             settings.approvals.timeout = Duration::from_secs(seconds);
         }
         if let Some(rows) = state.plan.rows {
-            settings.compression.rows = rows;
+            settings.compaction.rows = rows;
         }
         let reconnect = link::LinkPolicy {
             fast_attempts: Some(4),

@@ -29,7 +29,7 @@ use tokio::task::JoinHandle;
 
 use super::foreground::PtyMode;
 use super::shell::Launch;
-use super::{group, text};
+use super::{group, redaction};
 use process::{
     Process, ProcessHandle, ProcessInput, WRAPPER, adopt_handle, copy, find_by_command_line, is_same,
 };
@@ -252,11 +252,11 @@ impl ProcessTable {
 
     async fn completion(&self, process: &Process, end: ProcessExit) -> ProcessEvent {
         let output = process.tail(QUOTED as u64 * 4).await;
-        let quoted = text::tail(&output, QUOTED);
+        let quoted = redaction::tail(&output, QUOTED);
         let cut = if quoted.len() < output.len() { "[earlier output left out]\n" } else { "" };
         ProcessEvent::Completion {
             session_id: process.record.id.clone(),
-            command: text::redact(&process.record.command).into_owned(),
+            command: redaction::redact(&process.record.command).into_owned(),
             exit_code: end.exit_code,
             completion_reason: end.reason.as_str().into(),
             termination_source: end.reason.source().into(),
@@ -282,9 +282,9 @@ impl ProcessTable {
         };
         let (Some((bytes, read)), Some(watch)) = (new, &mut watch_state.watch) else { return };
         let at = std::mem::replace(&mut watch_state.read, read);
-        let scan = watch.scan(now(), &text::strip_control(&String::from_utf8_lossy(&bytes)));
+        let scan = watch.scan(now(), &redaction::strip_control(&String::from_utf8_lossy(&bytes)));
         let session_id = process.record.id.clone();
-        let command = text::redact(&process.record.command).into_owned();
+        let command = redaction::redact(&process.record.command).into_owned();
         let event = match scan {
             ScanResult::Nothing if watch.has_suppressed() && !self.global_limit().is_paused(now()) => {
                 ProcessEvent::WatchOverflowReleased {

@@ -18,7 +18,7 @@ use tokio::sync::watch as watch_channel;
 
 use super::log_file;
 use super::record::{BackgroundProcess, ExitReason, ProcessExit, ProcessIdentity};
-use crate::terminal::{group, text};
+use crate::terminal::{group, redaction};
 
 /// Runs the arguments after `$1` and writes their exit code to the file `$1`. `$0` is the process id.
 pub(in crate::terminal) const WRAPPER: &str = r#"left=$1; shift; "$@"; code=$?; printf %s "$code" >"$left.new" && mv -f "$left.new" "$left"; exit "$code""#;
@@ -69,7 +69,7 @@ impl Process {
         let log = self.log.clone();
         let read = tokio::task::spawn_blocking(move || log_file::tail(&log, most)).await;
         // A missing log has no output.
-        text::readable(&read.ok().and_then(Result::ok).unwrap_or_default())
+        redaction::readable(&read.ok().and_then(Result::ok).unwrap_or_default())
     }
 
     pub(in crate::terminal) async fn write(&self, bytes: &[u8]) -> io::Result<()> {

@@ -10,7 +10,7 @@ use serde_json::{Map, Value, json};
 use super::process::Process;
 use super::record::{ExitReason, NotifyMode};
 use super::{Processes, now};
-use crate::terminal::{of as terminal, text};
+use crate::terminal::{of as terminal, redaction};
 use crate::tools::registry::arguments::{Count, required};
 use crate::tools::registry::definition::{Definition, Effects, Reach, Runner, Service, Toolset};
 use crate::tools::{SessionCtx, local};
@@ -271,7 +271,7 @@ fn add_end(process: &Process, to: &mut Value) {
 }
 
 fn command(process: &Process) -> String {
-    text::redact(&process.record.command).into_owned()
+    redaction::redact(&process.record.command).into_owned()
 }
 
 fn status(process: &Process) -> &'static str {
@@ -289,7 +289,7 @@ fn started(process: &Process, ctx: &SessionCtx) -> String {
 
 async fn preview(process: &Process, most: usize) -> String {
     let output = process.tail(most as u64 * 4).await;
-    text::tail(&output, most).to_owned()
+    redaction::tail(&output, most).to_owned()
 }
 
 #[cfg(test)]

@@ -303,7 +303,7 @@ async fn call_and_report(
         return failed(notices::turns::PANICKED.to_owned());
     };
     let may_relieve =
-        handles.settings.compression.enabled && turn.compactions < handles.settings.limits.compactions;
+        handles.settings.compaction.enabled && turn.compactions < handles.settings.limits.compactions;
     let long =
         prepared.conversation().is_long(compaction::room(handles)) && prepared.throttle.allows(clock::now());
     if may_relieve && long {
@@ -328,7 +328,7 @@ async fn call_and_report(
     tracing::warn!(turn = %id, class = failure.class.as_str(), "model call failed");
     match failure.class {
         ModelFailureClass::ContextOverflow | ModelFailureClass::PayloadTooLarge
-            if !handles.settings.compression.enabled =>
+            if !handles.settings.compaction.enabled =>
         {
             failed(notices::turns::TOO_LONG.into())
         }

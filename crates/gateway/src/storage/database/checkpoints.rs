@@ -195,7 +195,7 @@ mod tests {
         for number in 0..110 {
             let message = Inbound::new(source.clone(), number.to_string(), "x".repeat(1_000_000));
             let key = SessionKey("agent:main:telegram:dm:7".into());
-            db.write(Commit::HealthCheck, move |tx| tx.accept(&message, &key, Millis(1))).await.unwrap();
+            db.write(Commit::Submit, move |tx| tx.accept(&message, &key, Millis(1))).await.unwrap();
         }
         let log = std::fs::metadata(folder.path().join("petasos.db-wal")).unwrap().len();
         assert!(log < 70_000_000, "{log} bytes");

@@ -165,7 +165,7 @@ impl Db {
             opened => return opened.map_err(|error| Error::Io(error.to_string())),
         }
         // The writer recovers before it completes the next job.
-        let recovered = tokio::time::timeout(RECOVERY_TIMEOUT, self.write(Commit::HealthCheck, |_| Ok(())));
+        let recovered = tokio::time::timeout(RECOVERY_TIMEOUT, self.write(Commit::WriteProbe, |_| Ok(())));
         let _late = recovered.await;
         self.open_reader().await?.map_err(|error| Error::Io(error.to_string()))
     }
