@@ -193,7 +193,7 @@ async fn wait_for_socket(
         }
         if control.is_finished() {
             let reason = match control.await {
-                Ok(Ok(())) => "it closed at once".to_owned(),
+                Ok(Ok(())) => "the connection closed at once".to_owned(),
                 Ok(Err(error)) => error.to_string(),
                 Err(error) => error.to_string(),
             };

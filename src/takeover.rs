@@ -51,7 +51,7 @@ fn ensure_gateway(old: &ProcessRecord) -> Result<(), Failure> {
     }
     let message =
         format!("the process that holds this home (pid {}) is not a gateway, so it is not replaced", old.pid);
-    Err(Failure::new(message).next("end it yourself; it may be petasos chat"))
+    Err(Failure::new(message).next("stop that process yourself; it may be petasos chat"))
 }
 
 async fn replace(home: &Home, old: &ProcessRecord, budget: Duration) -> Result<Lock, Failure> {

@@ -169,6 +169,10 @@ fn status(context: &Context) -> Result<ExitCode, Failure> {
         outln!("{}", styled(WARNING, &rate_limit(penalty, now())));
     }
     let rows: Vec<_> = response["instances"].as_array().into_iter().flatten().map(row).collect();
+    if rows.is_empty() {
+        outln!("No instances yet; petasos connector gateway add adds one");
+        return Ok(ExitCode::SUCCESS);
+    }
     print::table(&["INSTANCE", "TENANT", "MODE", "WAITING", "DEAD"], &rows);
     Ok(ExitCode::SUCCESS)
 }
@@ -185,6 +189,7 @@ fn print_response(context: &Context, response: &Value) -> Result<ExitCode, Failu
     }
     for (name, value) in response.as_object().into_iter().flatten() {
         match value {
+            Value::Array(items) if items.is_empty() => outln!("No {name} yet"),
             Value::Array(items) => items.iter().for_each(|item| outln!("{}", plain_text(item))),
             value => outln!("{name}: {}", plain_text(value)),
         }
@@ -227,9 +232,28 @@ fn with_transaction<T>(
         Failure::new(format!("{} cannot be created: {error}", home.path().display())).next(WRITABLE_ADVICE)
     })?;
     let mut store = Store::open_connector(home.path().join(petasos_connector::DATABASE))?;
-    let result = store.write(update)?;
+    let result = store.write(update).map_err(describe_error)?;
     store.close()?;
     Ok(result)
+}
+
+/// A wrong name is not a problem of the database.
+fn describe_error(error: StoreError) -> Failure {
+    match error {
+        StoreError::Missing(kind) => {
+            let list = match kind {
+                "tenant" => {
+                    "petasos connector tenant list shows the tenants; petasos connector tenant add adds one"
+                }
+                "gateway" => "petasos connector gateway list shows the gateways",
+                _ => "petasos connector status shows the instances; petasos connector gateway add adds one",
+            };
+            Failure::new(format!("there is no such {kind}")).next(list)
+        }
+        StoreError::Conflict(reason) => Failure::new(reason)
+            .next("petasos connector gateway list shows gateways with their instances and tenants"),
+        error => Failure::from(error),
+    }
 }
 
 /// `None` if there is no database yet.

@@ -27,7 +27,7 @@ pub(crate) async fn enroll(context: &Context, arguments: EnrollArguments) -> Res
             .next("petasos enroll --token TOKEN; get one from the owner of the connector")
     })?;
     let url = arguments.connector_url.clone().or_else(|| wire_relay::url(settings)).ok_or_else(|| {
-        Failure::new("no connector address is given").next("petasos enroll --connector-url URL")
+        Failure::new("no connector URL is given").next("petasos enroll --connector-url URL")
     })?;
     let gateway_id = arguments
         .gateway_id
@@ -41,7 +41,7 @@ pub(crate) async fn enroll(context: &Context, arguments: EnrollArguments) -> Res
         instance_id: settings.get(&keys::relay::INSTANCE_ID),
         grant: wire_relay::grant(settings),
     };
-    let enrolled = relay::enroll(&request).await.map_err(|refused| Failure::new(refused.to_string()))?;
+    let enrolled = relay::enroll(&request).await.map_err(|error| describe_refusal(&request.url, &error))?;
     store_credentials(context, &enrolled, arguments.connector_url.as_deref(), arguments.wake_url.as_deref())?;
     let id = &enrolled.credentials.gateway_id;
     let tenant = enrolled.tenant.as_deref().unwrap_or("-");
@@ -55,6 +55,11 @@ pub(crate) async fn enroll(context: &Context, arguments: EnrollArguments) -> Res
         styled(SUCCESS, "✓")
     );
     Ok(ExitCode::SUCCESS)
+}
+
+fn describe_refusal(url: &str, error: &relay::Refused) -> Failure {
+    Failure::new(format!("enrollment at {url} failed: {error}"))
+        .next("check the URL of the connector and the token, then enroll again")
 }
 
 fn store_credentials(

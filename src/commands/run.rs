@@ -74,8 +74,8 @@ pub(crate) async fn run(context: &Context, arguments: RunArguments) -> Result<Ex
     let end = petasos.wait().await;
     match end.why {
         ShutdownReason::Failure => {
-            let failure = Failure::new("the gateway stopped because a part of it failed");
-            Err(failure.next("the log above names it; no accepted message is lost"))
+            let failure = Failure::new("a component of the gateway failed, so the gateway stopped");
+            Err(failure.next("the log above names the component; no accepted message is lost"))
         }
         ShutdownReason::Unstartable => {
             let message = format!("no platform can be used: {}", end.reason.unwrap_or_default());

@@ -108,7 +108,7 @@ impl Memory {
         let size = text.chars().count();
         if size > file.capacity() {
             return Err(format!(
-                "This would be {size} characters, and {} fit. Replace or remove something first: {}",
+                "The memory would have {size} characters, but the limit is {}. Replace or remove an entry first: {}",
                 file.capacity(),
                 entries.iter().map(|entry| format!("{:?}", excerpt(entry))).collect::<Vec<_>>().join(", ")
             ));
@@ -214,7 +214,7 @@ fn index_of_only(entries: &[String], text: &str) -> Result<usize, String> {
         (None, _) => Err(format!("No entry contains {text:?}.")),
         (Some((at, _)), None) => Ok(at),
         (Some(_), Some(_)) => {
-            Err(format!("Several entries contain {text:?}. Give more of the one you mean."))
+            Err(format!("Several entries contain {text:?}. Give a longer part of the entry."))
         }
     }
 }

@@ -25,7 +25,7 @@ use alloc::vec::Vec;
 
 pub use category::{Category, Hardline};
 pub use display::{MAX_DISPLAY_CHARS, display, display_line};
-pub use messages::{CommandSummary, OfferedChoices, buttons, outcome_text, question_text};
+pub use messages::{AnswerMethod, CommandSummary, OfferedChoices, buttons, outcome_text, question_text};
 pub use policy::{Audience, Decision, Policy, RefuseReason, ReviewMode, RunReason, decide};
 pub use request::{
     ApprovalOutcome, ApprovalReply, ApprovalRequest, ButtonData, Choice, Event, MAX_PENDING, QueueEffect,

@@ -44,7 +44,7 @@ impl Failure {
 
     pub fn from_problems(problems: &[Problem]) -> Self {
         let mut failure = Self::configuration("the configuration cannot be used")
-            .next("correct it, then run petasos config check");
+            .next("petasos config check lists the errors; correct them");
         failure.problems = problems.to_vec();
         failure
     }

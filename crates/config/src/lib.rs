@@ -102,7 +102,7 @@ pub fn from_texts(
         Err(bad) => {
             let mut problem = Problem::error(format!("config.yaml:{}:{}", bad.line, bad.column), bad.reason);
             problem.shown = Some(bad.shown);
-            return failed(problem);
+            return failed(problem.next("correct this line; the file must be YAML in UTF-8"));
         }
     };
     let mut resolved = resolve::resolve(document, &env);

@@ -129,7 +129,7 @@ impl DocumentWalk<'_> {
         let (used, unused) = if replaces { (&entry, other) } else { (other, &entry) };
         let what = format!("{} means the same as {} on line {}", unused.spelled, used.spelled, used.line);
         let place = format!("config.yaml:{}", unused.line);
-        self.problems.push(Problem::warning(place, what).next("only the latter is used"));
+        self.problems.push(Problem::warning(place, what).next(format!("only {} is used, so remove the other", used.spelled)));
         if replaces {
             self.written.insert(entry.found.path.clone(), entry);
         }
@@ -141,7 +141,7 @@ impl DocumentWalk<'_> {
         let join = |name: &str| if section.is_empty() { name.into() } else { format!("{section}.{name}") };
         self.problems.push(match meant {
             Some(name) => problem.next(format!("did you mean {}?", join(name))),
-            None => problem.next("it has no effect"),
+            None => problem.next("it has no effect, so remove it"),
         });
     }
 

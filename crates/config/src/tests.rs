@@ -230,7 +230,7 @@ fn incomplete_model_section_is_an_error() {
         "model: {default: m}",
         &[],
         Severity::Error,
-        "config.yaml:1: model.default is set, but no provider; \
+        "config.yaml:1: model.default is set, but no provider is; \
          set model.provider, or model.base_url, or a key such as OPENAI_API_KEY",
     );
     check_problem(
@@ -254,7 +254,7 @@ fn unknown_key_suggests_the_nearest_known_one() {
         "telegram: {requiremention: true}",
         "config.yaml:1: unknown key telegram.requiremention; did you mean telegram.require_mention?",
     );
-    unknown("zzz: 1", "config.yaml:1: unknown key zzz; it has no effect");
+    unknown("zzz: 1", "config.yaml:1: unknown key zzz; it has no effect, so remove it");
 }
 
 #[test]
@@ -291,7 +291,7 @@ fn forgiving_and_duplicate_keys_give_a_warning() {
         "telegram: {token: a}\nplatforms:\n  telegram: {token: b}\n",
         &[],
         Severity::Warning,
-        "config.yaml:1: telegram.token means the same as platforms.telegram.token on line 3; only the latter is used",
+        "config.yaml:1: telegram.token means the same as platforms.telegram.token on line 3; only platforms.telegram.token is used, so remove the other",
     );
     check_problem(
         "telegram: {token: '${NOPE}'}",

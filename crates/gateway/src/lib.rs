@@ -79,7 +79,7 @@ pub enum Error {
     Store(petasos_store::Error),
     #[error("{0}")]
     Io(String),
-    #[error("no such {0}")]
+    #[error("there is no such {0}")]
     NotFound(&'static str),
     #[error("the gateway is stopping")]
     Stopping,

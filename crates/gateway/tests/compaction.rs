@@ -181,7 +181,7 @@ fn starts_a_fresh_session_when_compaction_is_exhausted() {
     let old = fixture.entry(7).expect("a session").session_id;
     fixture.model.respond(|_| Answer::status(400, OVERFLOW));
     fixture.telegram.push_text(7, 7, "too much");
-    fixture.expect_last_message(7, "started a fresh session");
+    fixture.expect_last_message(7, "started a new session");
     support::eventually("another session", || {
         fixture.entry(7).filter(|entry| entry.session_id != old).map(|_| ())
     });
@@ -205,11 +205,11 @@ fn names_the_setting_when_compaction_is_off() {
 fn compress_summarises_at_once_with_a_focus() {
     let fixture = GatewayFixture::new(|_| {});
     fixture.telegram.push_text(7, 7, "/compress");
-    fixture.expect_last_message(7, "nothing here to shorten");
+    fixture.expect_last_message(7, "nothing here to summarise");
     exchange_messages(&fixture, 8);
     set_summary(&fixture, || Answer::text("notes about tea").usage(100_000, 20));
     fixture.telegram.push_text(7, 7, "/compact the tea");
-    fixture.expect_last_message(7, "🗜 Compressed");
+    fixture.expect_last_message(7, "🗜 I have summarised");
     let notes = requests(&fixture, is_summary_request);
     assert!(notes.len() == 1 && notes[0].last_user.contains("concerns: the tea"));
     let entry = fixture.entry(7).expect("a session");
@@ -242,8 +242,8 @@ fn compress_can_be_stopped_and_survives_a_crash() {
     fixture.crash();
     gate.open();
     fixture.start();
-    fixture.expect_last_message(7, "🗜 Compressed");
-    assert_eq!(fixture.count(7, "🗜 Compressed"), 1);
+    fixture.expect_last_message(7, "🗜 I have summarised");
+    assert_eq!(fixture.count(7, "🗜 I have summarised"), 1);
 }
 
 #[test]
@@ -266,7 +266,7 @@ fn open_todo_items_survive_the_summary() {
     fixture.expect_last_message(7, "planned");
     exchange_messages(&fixture, 14);
     fixture.telegram.push_text(7, 7, "/compress");
-    fixture.expect_last_message(7, "🗜 Compressed");
+    fixture.expect_last_message(7, "🗜 I have summarised");
     fixture.telegram.push_text(7, 7, "go on");
     fixture.expect_last_message(7, "echo: go on");
     let last = fixture.model.requests().last().expect("a request").clone();

@@ -119,7 +119,7 @@ fn send_message_reaches_only_listed_chats() {
     for (to, want) in [
         ("telegram:12345", "neither a home channel"),
         ("telegram:7", "just answer"),
-        ("local", "is no chat"),
+        ("local", "is not a chat"),
         ("discord", "no home channel"),
         ("telegram:90, telegram:12345", "neither a home channel"),
     ] {

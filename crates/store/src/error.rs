@@ -84,7 +84,7 @@ fn from_code(code: ErrorCode, detail: String) -> Error {
         ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked | ErrorCode::FileLockingProtocolFailed => {
             Error::Busy
         }
-        ErrorCode::ConstraintViolation => Error::Conflict("a row with this identity exists"),
+        ErrorCode::ConstraintViolation => Error::Conflict("a row with this identity already exists"),
         _ => Error::Sql(detail),
     }
 }

@@ -82,7 +82,7 @@ export function drawLinks(footer, status) {
 }
 
 function linkState(link) {
-  if (link.state === 'waiting' && link.slow) return 'paused (slow probe)';
+  if (link.state === 'waiting' && link.slow) return 'down (slow retries)';
   if (link.trouble) return 'having problems …';
   return STATES[link.state] ?? link.state;
 }

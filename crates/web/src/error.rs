@@ -157,7 +157,7 @@ impl ApiError {
     }
 
     pub(crate) fn pairing_locked(minutes: u64, until: Millis) -> Self {
-        let message = format!("too many wrong codes: pairing is closed for another {minutes} min");
+        let message = format!("too many wrong codes: pairing is locked for another {minutes} min");
         Self::coded(StatusCode::TOO_MANY_REQUESTS, "locked", message).with_field("until", until.0)
     }
 

@@ -34,8 +34,8 @@ pub(crate) async fn run(context: &Context, listen: Option<String>) -> Result<Exi
     if stopped {
         return Ok(ExitCode::SUCCESS);
     }
-    let failure = Failure::new("the connector stopped because a part of it failed");
-    Err(failure.next("the log above names it; no accepted message is lost"))
+    let failure = Failure::new("a component of the connector failed, so the connector stopped");
+    Err(failure.next("the log above names the component; no accepted message is lost"))
 }
 
 fn lock_failure(error: LockError) -> Failure {

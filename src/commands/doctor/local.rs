@@ -117,8 +117,11 @@ pub(super) fn database(home: &Home) -> Finding {
             Finding::warn("database", detail, "petasos outbox --state dead")
         }
         Ok((inbox, outbox)) => {
-            let detail =
-                format!("intact; {} to answer, {} to deliver", inbox.queued + inbox.claimed, outbox.due);
+            let detail = format!(
+                "intact; messages to answer: {}, to deliver: {}",
+                inbox.queued + inbox.claimed,
+                outbox.due
+            );
             Finding::ok("database", detail)
         }
     }

@@ -242,9 +242,9 @@ async fn connect(server: &McpServerConfig) -> Result<(McpSession, Vec<McpTool>),
             for (name, value) in headers {
                 let name = name
                     .parse::<reqwest::header::HeaderName>()
-                    .map_err(|_| format!("{name:?} is no header"))?;
+                    .map_err(|_| format!("{name:?} is not a valid header name"))?;
                 let mut value = reqwest::header::HeaderValue::from_str(value.expose())
-                    .map_err(|_| format!("the value of {name} cannot be sent"))?;
+                    .map_err(|_| format!("the value of the header {name} contains invalid characters"))?;
                 value.set_sensitive(true);
                 config.custom_headers.insert(name, value);
             }

@@ -5,16 +5,16 @@ use clap::{Args, Subcommand};
 #[derive(Debug, Args)]
 pub struct EnrollArguments {
     /// Enrollment token [default: $GATEWAY_RELAY_ENROLL_TOKEN]
-    #[arg(long)]
+    #[arg(long, value_name = "TOKEN")]
     pub token: Option<String>,
     /// Address of the connector [default: $GATEWAY_RELAY_URL]
-    #[arg(long)]
+    #[arg(long, value_name = "URL")]
     pub connector_url: Option<String>,
     /// Name of this gateway at the connector [default: derived from the host name]
-    #[arg(long)]
+    #[arg(long, value_name = "NAME")]
     pub gateway_id: Option<String>,
     /// URL that the connector calls to wake a sleeping gateway
-    #[arg(long)]
+    #[arg(long, value_name = "URL")]
     pub wake_url: Option<String>,
 }
 
@@ -76,7 +76,7 @@ pub enum ConnectorAction {
         #[arg(long)]
         scope: bool,
     },
-    /// Print a code; a person who sends /link CODE to the bot talks to this agent from then on
+    /// Print a code with which a person connects to this agent: they send /link CODE to the bot
     Link {
         /// Instance of the agent
         #[arg(long, value_name = "INSTANCE")]
@@ -89,7 +89,10 @@ pub enum ConnectorAction {
 #[derive(Debug, Subcommand)]
 pub enum TenantAction {
     /// Add a tenant
-    Add { id: String },
+    Add {
+        /// Name of the new tenant
+        id: String,
+    },
     /// List tenants
     List,
 }
@@ -98,6 +101,7 @@ pub enum TenantAction {
 pub enum GatewayAction {
     /// Add a gateway and print its secret
     Add {
+        /// Name of the new gateway
         id: String,
         /// Tenant of the gateway
         #[arg(long, value_name = "TENANT")]
@@ -105,18 +109,24 @@ pub enum GatewayAction {
         /// Instance of the agent
         #[arg(long, value_name = "INSTANCE")]
         instance: String,
-        /// URL that the connector calls to wake it
+        /// URL that the connector calls to wake the gateway
         #[arg(long, value_name = "URL")]
         wake_url: Option<String>,
     },
     /// List gateways
     List,
     /// Create a new secret for a gateway and print it; the old one stays valid for a day
-    Rotate { id: String },
+    Rotate {
+        /// Name of the gateway
+        id: String,
+    },
     /// Revoke a gateway and disconnect it at once
-    Revoke { id: String },
+    Revoke {
+        /// Name of the gateway
+        id: String,
+    },
 }
 
 fn platform_help() -> String {
-    format!("The platform: {}", Vec::from_iter(petasos_platforms::AdapterKind::fronted()).join(", "))
+    format!("Platform: {}", Vec::from_iter(petasos_platforms::AdapterKind::fronted()).join(", "))
 }

@@ -192,7 +192,7 @@ impl GatewayRequest {
                 }
                 let owned = tx.holdings(tenant)?;
                 if owned.gateways >= max || (owned.instances >= max && tx.instance(instance)?.is_none()) {
-                    return Err(StoreError::Conflict("this tenant has as many gateways as it may have"));
+                    return Err(StoreError::Conflict("this tenant has reached its limit of gateways"));
                 }
                 tx.ensure_instance(instance, tenant, now)?;
                 tx.add_gateway(&self.gateway, instance, now)?

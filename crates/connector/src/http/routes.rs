@@ -39,7 +39,7 @@ pub(crate) async fn handle(connector: Arc<ConnectorContext>, request: Request) -
     if is_upgrade(request.headers()) {
         return match (method, path.as_str()) {
             (Method::GET, "/relay") => upgrade(connector, request).await,
-            _other => error_response(StatusCode::BAD_REQUEST, "sockets are opened at /relay"),
+            _other => error_response(StatusCode::BAD_REQUEST, "WebSocket connections are accepted at /relay"),
         };
     }
     let response = match (method, path.as_str()) {

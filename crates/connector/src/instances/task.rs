@@ -32,8 +32,8 @@ const MAX_NOTIFIED_CHATS: usize = 1000;
 /// Pause before the store is read again.
 const RELOAD_PAUSE: Duration = Duration::from_millis(500);
 
-const FULL: &str = "⚠️ I have been away for too long, and too much is waiting for me: this message was not \
-                    kept. Please send it again when I am back.";
+const FULL: &str = "⚠️ I have been offline for a long time, and too many messages are waiting for me, so this message was not \
+                    stored. Please send it again when I am back online.";
 
 #[derive(Debug)]
 pub(crate) enum InstanceCommand {

@@ -28,9 +28,9 @@ pub(crate) struct WakeClient {
 
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum WakeError {
-    #[error("it is no address")]
+    #[error("it is not a valid URL")]
     Malformed,
-    #[error("it is not encrypted")]
+    #[error("it does not use https")]
     NotEncrypted,
     #[error("it leads to a {0}")]
     Blocked(net::BlockedAddress),

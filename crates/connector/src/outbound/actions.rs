@@ -30,7 +30,7 @@ pub(crate) async fn handle(
         perform_or_refuse(&connector, &gateway, &adapter, &request, action).await
     });
     done.await
-        .unwrap_or_else(|_panicked| Answer::doubtful("the connector failed while it asked the platform"))
+        .unwrap_or_else(|_panicked| Answer::doubtful("the connector failed while it called the platform"))
 }
 
 async fn perform_or_refuse(

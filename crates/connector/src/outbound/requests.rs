@@ -20,7 +20,7 @@ use tokio::sync::watch;
 /// How long answers are remembered.
 pub(crate) const ANSWER_RETENTION: Duration = Duration::from_secs(24 * 3600);
 
-const LOST: &str = "the connector was interrupted while it asked the platform";
+const LOST: &str = "the connector was interrupted while it called the platform";
 
 type RequestKey = (String, String);
 

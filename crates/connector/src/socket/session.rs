@@ -165,7 +165,7 @@ impl SocketSession {
 
     /// Only adapters of the gateway's hellos.
     fn adapter_of(&self, platform: Option<&str>, bot_id: Option<&str>) -> Result<Arc<Adapter>, &'static str> {
-        let first = self.identities.first().ok_or("no hello yet")?;
+        let first = self.identities.first().ok_or("no hello received yet")?;
         let Some(platform) = platform else { return Ok(first.adapter.clone()) };
         let matches =
             |it: &&SocketIdentity| it.platform == platform && bot_id.is_none_or(|id| it.bot_id == id);

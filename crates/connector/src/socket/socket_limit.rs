@@ -27,7 +27,7 @@ pub(crate) fn apply(wanted: usize) -> usize {
         wanted,
         fit,
         open_files,
-        "not as many gateways can connect as connector.max_sockets allows; raise the limit of open files (ulimit -n, LimitNOFILE)"
+        "fewer gateways can connect than connector.max_sockets allows; raise the limit of open files (ulimit -n, LimitNOFILE)"
     );
     fit
 }

@@ -321,7 +321,7 @@ fn full_queue_notifies_once_and_dead_letters() {
     assert_eq!((bench.depth("i1").entries, bench.depth("i1").dead), (2, 3));
     let told =
         bench.telegram.wait_until(SOON, |world| (world.texts(ANN).len() == 1).then(|| world.texts(ANN)));
-    assert!(told.expect("a notice")[0].contains("not kept"));
+    assert!(told.expect("a notice")[0].contains("not stored"));
     let peer = bench.greet("gw-1", &secret, Acks::All);
     wait_texts(&peer, &["1", "2"]);
     assert_eq!(bench.telegram.texts(ANN).len(), 1);

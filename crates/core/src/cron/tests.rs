@@ -204,7 +204,7 @@ fn explains_invalid_schedules() {
         ("0 0 15W * *", "is not a valid day"),
         ("*/0 * * * *", "invalid step"),
         ("50-10 * * * *", "backwards"),
-        ("0 0 30 2 *", "never comes"),
+        ("0 0 30 2 *", "never occurs"),
         ("0 0 0 0 0 0", "five fields"),
         ("2020-01-01T00:00", "in the past"),
         ("2026-13-01T00:00", "use 30m"),

@@ -37,12 +37,12 @@ pub(crate) mod state {
         attempts: u32,
         heard: &str,
     ) -> String {
-        let state = if slow { "paused (slow probe)" } else { "down" };
+        let state = if slow { "down (slow retries)" } else { "down" };
         format!("{state} ({failure}), next try in {seconds} s, {attempts} failed, {heard}")
     }
 
     pub(crate) fn fatal(failure: impl Display, heard: &str) -> String {
-        format!("stopped ({failure}), {heard}; the owner must fix it")
+        format!("stopped ({failure}), {heard}; the owner must correct this")
     }
 
     pub(crate) fn paused(heard: &str) -> String {

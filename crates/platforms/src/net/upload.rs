@@ -36,7 +36,7 @@ impl<'a> Upload<'a> {
         );
         let about = about.map_err(|error: io::Error| HttpError::UnreadableFile(error.kind().to_string()))?;
         if !about.is_file() {
-            return Err(HttpError::UnreadableFile("it is no file".into()));
+            return Err(HttpError::UnreadableFile("it is not a file".into()));
         }
         Ok(Self { file, size: about.len(), opened: file.opened.clone() })
     }

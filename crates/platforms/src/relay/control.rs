@@ -77,25 +77,25 @@ pub struct Enrolled {
 
 #[derive(Debug, thiserror::Error)]
 pub enum Refused {
-    #[error("{0:?} is not an address of a connector")]
+    #[error("{0:?} is not the URL of a connector; use an address such as https://connector.example.org")]
     Address(String),
     #[error("the identity provider answered {0}")]
     Identity(u16),
     #[error("the connector answered {status}{}", advice(*status))]
     Status { status: u16 },
-    #[error("the answer makes no sense")]
+    #[error("the connector's answer cannot be read; check that the URL belongs to a connector")]
     Garbage,
     #[error(transparent)]
     Link(#[from] HttpError),
-    #[error("TLS set-up: {0}")]
+    #[error("TLS setup: {0}")]
     Client(String),
 }
 
 fn advice(status: u16) -> &'static str {
     match status {
-        401 => "; it does not accept who we say we are",
-        403 => "; the enrollment token is wrong, used or too old",
-        409 => "; the name of this gateway belongs to another tenant",
+        401 => "; it does not accept the credentials of this gateway",
+        403 => "; the enrollment token is wrong, already used or expired",
+        409 => "; the name of this gateway belongs to another tenant, so choose another name",
         _ => "",
     }
 }

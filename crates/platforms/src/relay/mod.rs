@@ -92,9 +92,9 @@ impl Config {
 /// RelayConfigError configuration.
 #[derive(Debug, thiserror::Error)]
 pub enum RelayConfigError {
-    #[error("the relay's address is not an http(s) or ws(s) one")]
+    #[error("gateway.relay_url is not an http(s) or ws(s) address")]
     Address,
-    #[error("relay TLS set-up: {0}")]
+    #[error("relay TLS setup: {0}")]
     Client(String),
 }
 

@@ -69,7 +69,7 @@ fn new_token() -> Result<LoginToken> {
 
 pub(crate) fn random_hex<const N: usize>() -> Result<String> {
     let mut bytes = [0_u8; N];
-    getrandom::fill(&mut bytes).map_err(|_| Error::Io("the system has no random numbers".into()))?;
+    getrandom::fill(&mut bytes).map_err(|_| Error::Io("the system provides no random numbers".into()))?;
     Ok(bytes.iter().map(|byte| format!("{byte:02x}")).collect())
 }
 

@@ -168,7 +168,7 @@ impl Tx<'_> {
             )?
             .execute(params![id, instance, secret, key, at(now)])?;
         if added == 0 {
-            return Err(Error::Conflict("there is a gateway of this name"));
+            return Err(Error::Conflict("a gateway of this name already exists"));
         }
         self.gateway(id, now)?.ok_or(Error::Missing("gateway"))
     }

@@ -90,7 +90,7 @@ pub fn rate_limit(penalty: &Penalty, now: Millis) -> String {
 /// The published state, except that a slow probe is distinguished from a pause.
 fn state(link: &Link) -> &'static str {
     match link.state {
-        State::Waiting { slow: true, .. } => "paused (slow probe)",
+        State::Waiting { slow: true, .. } => "down (slow retries)",
         State::Waiting { slow: false, .. }
         | State::Connecting { .. }
         | State::Up { .. }

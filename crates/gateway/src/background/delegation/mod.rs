@@ -147,7 +147,7 @@ impl Delegation {
         match self.0.pool.clone().try_acquire_owned() {
             Ok(permit) => DispatchMode::Background(permit),
             Err(_full_or_closed) => DispatchMode::Caller(Some(format!(
-                "{} batches run in the background already (delegation.max_concurrent_children), so this one ran \
+                "{} batches already run in the background (delegation.max_concurrent_children), so this one ran \
                  synchronously, and its results are included here.",
                 self.0.context.settings.delegation.children
             ))),
@@ -212,10 +212,10 @@ impl Delegation {
                 "count": goals.len(),
                 "delegation_id": id,
                 "goals": goals,
-                "note": "The work goes on in the background. Its results come as a message of their own when all of it \
-                         has ended: do not wait or ask for them, and do not claim them before.",
+                "note": "The work continues in the background. You receive its results as a separate message when \
+                         all of it has ended: do not wait for them, do not ask for them, and do not claim them earlier.",
                 "live_transcripts": transcripts,
-                "live_transcripts_hint": "These files grow while the work goes on.",
+                "live_transcripts_hint": "These files grow while the work continues.",
             })),
             Some((mut results, note)) => {
                 let mut heartbeat = tokio::time::interval(HEARTBEAT);
@@ -286,7 +286,7 @@ impl Delegation {
             each.map(|(source, text)| open_child(tx, &settings, &hint, &parent, source, text, now)).collect()
         });
         let begun: Vec<(PendingMessage, SessionId)> =
-            begun.await.map_err(|error| format!("The work could not be begun: {error}"))?;
+            begun.await.map_err(|error| format!("The work could not be started: {error}"))?;
         let mut children = Vec::new();
         for (at, (pending, session)) in begun.into_iter().enumerate() {
             children.push(ChildSession {
@@ -308,7 +308,7 @@ impl Delegation {
 
 /// Between two signs of life of a waiting parent turn.
 const HEARTBEAT: Duration = Duration::from_secs(30);
-const STOPPED: &str = "The work was stopped: the gateway is going down.";
+const STOPPED: &str = "The work was stopped: the gateway is shutting down.";
 
 fn open_child(
     tx: &Tx<'_>,

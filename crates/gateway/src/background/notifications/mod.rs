@@ -328,7 +328,7 @@ async fn await_delivery(service: &Notifications, posted: &mut [NotificationResul
 }
 
 fn outcome_of(id: OutboxId, item: Option<Item>) -> NotificationOutcome {
-    let Some(item) = item else { return failed("it was dropped from the outbox".into()) };
+    let Some(item) = item else { return failed("the message was dropped from the outbox".into()) };
     match item.state {
         State::Done => NotificationOutcome::Delivered { messages: item.sent },
         State::Dead => match item.last_error {

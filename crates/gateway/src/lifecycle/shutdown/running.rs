@@ -82,7 +82,7 @@ impl RunningGateway {
         }
         handles.lifecycle.shutdown.stop();
         if handles.lifecycle.shutdown.failed() {
-            gate.shut_down(ShutdownReason::Failure, Some("a part of the gateway failed".into()));
+            gate.shut_down(ShutdownReason::Failure, Some("a component of the gateway failed".into()));
         }
         let ended = futures_util::future::join_all(self.tasks);
         if tokio::time::timeout(SHUTDOWN_STEP_TIMEOUT, ended).await.is_err() {

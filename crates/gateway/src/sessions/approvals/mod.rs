@@ -88,7 +88,7 @@ impl Approvals {
         let session = ctx.session.clone();
         let remembered = match self.db.read(move |reader| reader.approved(&session)).await {
             Ok(remembered) => remembered,
-            Err(error) => return blocked(format!("BLOCKED: what was approved cannot be read ({error}).")),
+            Err(error) => return blocked(format!("BLOCKED: the stored approvals cannot be read ({error}).")),
         };
         let settings = self.settings.clone();
         let yolo = self.is_yolo(&ctx.session);
@@ -120,7 +120,7 @@ impl Approvals {
             Ok(Decision::Run(because)) => CommandDecision::Run { note: automatic_note(because) },
             Ok(Decision::Refuse(refusal)) => blocked(refusal_text(&refusal)),
             Ok(Decision::Ask(categories)) => self.ask(&CommandText::of(command, cwd), categories, ctx).await,
-            Err(_panicked) => blocked("BLOCKED: this command could not be judged.".to_owned()),
+            Err(_panicked) => blocked("BLOCKED: this command could not be assessed.".to_owned()),
         }
     }
 
@@ -218,8 +218,8 @@ impl CommandText {
     fn refusal(&self, room: usize) -> Option<String> {
         if self.has_private_key {
             return Some(
-                "BLOCKED: this command needs the user's consent, and it contains a private key, which is neither shown nor \
-                 hidden in a question. It was not run. Read the key from a file instead."
+                "BLOCKED: this command needs the user's consent, and it contains a private key, which must not appear in an \
+                 approval request. It was not run. Read the key from a file instead."
                     .to_owned(),
             );
         }
@@ -227,8 +227,8 @@ impl CommandText {
         let most = room.min(MAX_DISPLAY_CHARS);
         (length > most).then(|| {
             format!(
-                "BLOCKED: this command needs the user's consent, and it is too long to be shown to them whole ({length} \
-                 characters with its folder, at most {most} are). It was not run. Make it shorter, or write the long part into a script \
+                "BLOCKED: this command needs the user's consent, and it is too long to be shown in full ({length} \
+                 characters with its folder, the limit is {most}). It was not run. Make it shorter, or write the long part into a script \
                  file first and run that file."
             )
         })
@@ -294,12 +294,12 @@ fn blocked(reason: String) -> CommandDecision {
 fn automatic_note(because: RunReason) -> Option<String> {
     let note = match because {
         RunReason::Harmless => return None,
-        RunReason::Isolated => "Runs in a container of its own.",
-        RunReason::Yolo => "Not asked about: questions are switched off in this session.",
-        RunReason::ModeOff => "Not asked about: the owner has switched questions off.",
-        RunReason::Allowed => "Not asked about: the owner's settings allow it.",
-        RunReason::Remembered => "Not asked about: the user has allowed such commands.",
-        RunReason::Unattended => "Not asked about: the owner wants such work done unattended.",
+        RunReason::Isolated => "Ran in its own container.",
+        RunReason::Yolo => "Ran without approval: approval requests are switched off in this session.",
+        RunReason::ModeOff => "Ran without approval: the owner has switched approval requests off.",
+        RunReason::Allowed => "Ran without approval: the owner's settings allow it.",
+        RunReason::Remembered => "Ran without approval: the user has allowed such commands.",
+        RunReason::Unattended => "Ran without approval: the owner's settings allow unattended work.",
     };
     Some(note.to_owned())
 }
@@ -320,17 +320,16 @@ fn approval_note(ending: &ApprovalOutcome) -> String {
 fn refusal_text(refusal: &RefuseReason) -> String {
     match refusal {
         RefuseReason::Hardline(hardline) => format!(
-            "BLOCKED (hardline): {} Such commands never run, with or without an approval. Do not try to reach the same end in \
+            "BLOCKED (hardline): {} Such commands never run, with or without an approval. Do not try to achieve the same in \
              another way.",
             hardline.sentence()
         ),
         RefuseReason::Denied(pattern) => format!(
-            "BLOCKED: the owner's settings refuse commands like {pattern:?}. It was not run. Do not try to reach the same \
-             end in another way."
+            "BLOCKED: the owner's settings refuse commands like {pattern:?}. It was not run. Do not try to achieve the same in another way."
         ),
         RefuseReason::NoApprover(categories) => format!(
             "BLOCKED: this command needs a person's consent ({}), and this channel cannot ask anyone. It was not \
-             run. Do not try to reach the same end in another way; say what you would need.",
+             run. Do not try to achieve the same in another way; say what you need.",
             describe(categories)
         ),
     }

@@ -15,7 +15,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use petasos_agent::Question;
-use petasos_approval::{ApprovalOutcome, ApprovalRequest, CommandSummary, OfferedChoices};
+use petasos_approval::{AnswerMethod, ApprovalOutcome, ApprovalRequest, CommandSummary, OfferedChoices};
 use petasos_core::ids::RowId;
 use petasos_core::outbox::Button;
 use petasos_core::{LaneId, Millis, SessionKey, TurnId};
@@ -215,6 +215,7 @@ fn render_question(
     id: &str,
     question: &Question,
     offer: OfferedChoices,
+    method: AnswerMethod,
     now: Millis,
     expires_at: Millis,
 ) -> (String, Vec<Button>) {
@@ -223,7 +224,7 @@ fn render_question(
             let subject = CommandSummary { command, folder: folder.as_deref() };
             let seconds = expires_at.since(now).as_secs();
             (
-                petasos_approval::question_text(&ask, subject, seconds, offer),
+                petasos_approval::question_text(&ask, subject, seconds, offer, method),
                 petasos_approval::buttons(&ask, offer),
             )
         }

@@ -5,6 +5,7 @@ mod events;
 use axum::Json;
 use axum::extract::State;
 use petasos_core::ids::RowId;
+use petasos_core::notices;
 use petasos_core::transcript::{Role, ToolCall, Usage};
 use petasos_gateway::{RunEnd, RunRow, RunTarget, TranscriptRow, fresh_id};
 use schemars::JsonSchema;
@@ -310,10 +311,10 @@ fn without_stop_remark<'a>(run: &RunRow, text: &'a str) -> &'a str {
     if !stopped {
         return text;
     }
-    if text == "(stopped before an answer)" {
+    if text == notices::STOPPED_BEFORE_ANSWER {
         return "";
     }
-    text.strip_suffix("\n\n(stopped)").unwrap_or(text)
+    text.strip_suffix(notices::STOPPED_SUFFIX).unwrap_or(text)
 }
 
 fn item_id(run: &str, at: usize) -> String {

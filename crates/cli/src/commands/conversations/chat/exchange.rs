@@ -2,8 +2,8 @@
 
 use std::time::{Duration, Instant};
 
-use petasos_core::Millis;
 use petasos_core::transcript::Role;
+use petasos_core::{Millis, notices};
 use serde_json::{Value, json};
 
 use super::feed::{Feed, FeedEvent};
@@ -22,7 +22,7 @@ const QUIET_AFTER_COMMAND: Duration = Duration::from_millis(250);
 const LOAD_TIMEOUT: Duration = Duration::from_millis(150);
 const RETRY_DELAY: Duration = Duration::from_millis(300);
 const MAX_ABSENCE: Duration = Duration::from_secs(60);
-const STOPPED_SUFFIXES: [&str; 2] = ["(stopped)", "(stopped before an answer)"];
+const STOPPED_SUFFIXES: [&str; 2] = [notices::STOPPED_SUFFIX, notices::STOPPED_BEFORE_ANSWER];
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum ExchangeOutcome {
@@ -173,7 +173,10 @@ impl Exchange {
             FeedEvent::Disconnected => {
                 progress.lost = Some(Instant::now());
                 self.live = false;
-                errln!("The gateway is gone; waiting up to {} s for it to return", MAX_ABSENCE.as_secs());
+                errln!(
+                    "The connection to the gateway is lost; waiting up to {} s for it to return",
+                    MAX_ABSENCE.as_secs()
+                );
             }
             FeedEvent::Reconnected => {
                 progress.lost = None;
@@ -212,7 +215,7 @@ impl Exchange {
         let lifecycle: Result<LifecycleStatus, _> = self.client.get("/api/gateway/drain").await;
         if lifecycle.is_ok_and(|it| !it.is_shutting_down()) {
             return failure
-                .next("petasos drain status shows who requested the drain; petasos resume ends it");
+                .next("petasos drain status shows who requested the drain; petasos resume ends the drain");
         }
         failure.next("petasos status shows its state; petasos run starts a stopped gateway")
     }
@@ -230,5 +233,5 @@ async fn absence_timeout(since: Option<Instant>) {
 }
 
 fn gateway_gone() -> Failure {
-    Failure::new(format!("the gateway has been gone for {} s", MAX_ABSENCE.as_secs()))
+    Failure::new(format!("the gateway has not responded for {} s", MAX_ABSENCE.as_secs()))
 }

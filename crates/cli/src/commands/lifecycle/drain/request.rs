@@ -18,7 +18,7 @@ use crate::failure::{Failure, WRITABLE_ADVICE};
 use crate::observe::{LifecycleStatus, Observation};
 use crate::print::{self, WARNING, errln, now, outln, span, styled};
 
-const RESUME_HINT: &str = "petasos resume ends it";
+const RESUME_HINT: &str = "petasos resume ends the drain";
 
 pub(super) async fn request(
     context: &Context,
@@ -90,7 +90,7 @@ impl DrainEnd {
                 outln!("Drained, except for {} that the drain skips ({RESUME_HINT})", running_turns(left))
             }
             (false, _) => {
-                outln!("The gateway has stopped; the next one starts drained ({RESUME_HINT})");
+                outln!("The gateway has stopped; the next gateway starts drained ({RESUME_HINT})");
             }
         }
     }
@@ -181,11 +181,13 @@ fn print_start(seen: &Observation, confirmed: bool, max_age: Duration) {
     let expiry = if max_age.is_zero() {
         String::new()
     } else {
-        format!("; it expires after {} unless it is renewed", span(max_age))
+        format!("; without renewal it expires after {}", span(max_age))
     };
     match seen {
         Observation::NotRunning => {
-            outln!("No gateway is running on this home; the next one starts drained ({RESUME_HINT}{expiry})")
+            outln!(
+                "No gateway is running on this home; the next gateway starts drained ({RESUME_HINT}{expiry})"
+            )
         }
         Observation::Responding(_, lifecycle) if lifecycle.is_shutting_down() => {
             let state = lifecycle.display_state();

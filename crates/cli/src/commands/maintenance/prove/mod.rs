@@ -28,7 +28,7 @@ const GUARANTEES: [(&str, &str); 9] = [
     ("G4", "delivered at least once, no unmarked copy"),
     ("G5", "never the wrong chat"),
     ("G6", "a drain is reversible and bounded"),
-    ("G7", "a link that breaks comes back"),
+    ("G7", "a broken connection is restored"),
     ("G8", "finished background work is reported once"),
     ("G9", "everything that grows is bounded"),
 ];
