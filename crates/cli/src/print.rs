@@ -65,8 +65,8 @@ pub fn styled(style: Style, text: &str) -> String {
 }
 
 pub fn json<T: Serialize + ?Sized>(value: &T) -> Result<(), Failure> {
-    let text =
-        serde_json::to_string_pretty(value).map_err(|error| Failure::new(format!("the output cannot be written as JSON: {error}")))?;
+    let text = serde_json::to_string_pretty(value)
+        .map_err(|error| Failure::new(format!("the output cannot be written as JSON: {error}")))?;
     outln!("{text}");
     Ok(())
 }

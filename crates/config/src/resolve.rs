@@ -129,7 +129,9 @@ impl DocumentWalk<'_> {
         let (used, unused) = if replaces { (&entry, other) } else { (other, &entry) };
         let what = format!("{} means the same as {} on line {}", unused.spelled, used.spelled, used.line);
         let place = format!("config.yaml:{}", unused.line);
-        self.problems.push(Problem::warning(place, what).next(format!("only {} is used, so remove the other", used.spelled)));
+        self.problems.push(
+            Problem::warning(place, what).next(format!("only {} is used, so remove the other", used.spelled)),
+        );
         if replaces {
             self.written.insert(entry.found.path.clone(), entry);
         }

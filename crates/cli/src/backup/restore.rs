@@ -4,8 +4,8 @@
 //! `replaced-TIME`; then the restored ones move in, the database last. A crash in between leaves a home
 //! without a database, and `replaced-TIME` with the old one.
 
-use std::{fs, io};
 use std::path::{Path, PathBuf};
+use std::{fs, io};
 
 use petasos_config::Home;
 use petasos_core::Millis;

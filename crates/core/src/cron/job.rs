@@ -236,14 +236,16 @@ pub fn run_report(job: &Job, text: &str, skipped: u32, wrap: bool) -> Option<Str
     let text = text.trim();
     let recovered = job.failures > 0;
     if text.is_empty() || is_silence_marker(text) || text.starts_with("[SILENT]") {
-        return recovered.then(|| format!("✅ {}: runs again.", job.name));
+        return recovered.then(|| format!("✅ {} works again.", job.name));
     }
     if !wrap {
         return Some(text.to_string());
     }
     let mut report = format!("⏰ {}\n\n{text}", job.name);
     if recovered {
-        report.push_str(&format!("\n\n(It had failed {} times in a row.)", job.failures));
+        let times =
+            if job.failures == 1 { "once".to_string() } else { format!("{} times in a row", job.failures) };
+        report.push_str(&format!("\n\n(The job had failed {times} before.)"));
     }
     if skipped > 0 {
         let runs = if skipped == 1 { "run was" } else { "runs were" };

@@ -366,7 +366,7 @@ fn reports_skipped_runs_but_not_silent_answers() {
             .ends_with("(3 earlier runs were skipped: the gateway was not running.)")
     );
     job.failures = 2;
-    assert_eq!(run_report(&job, "[SILENT]", 0, true).unwrap(), "✅ look: runs again.");
+    assert_eq!(run_report(&job, "[SILENT]", 0, true).unwrap(), "✅ look works again.");
     assert!(run_report(&job, "hello", 0, true).unwrap().contains("failed 2 times"));
     assert!(
         run_prompt(&job, 2).ends_with("look") && run_prompt(&job, 2).contains("2 earlier runs were skipped")

@@ -53,11 +53,11 @@ async fn notify_watchdog(db: &Db, notifier: &Notifier, timeout: Duration) {
         Ok(Ok(())) => notifier.alive(),
         Ok(Err(error)) => {
             tracing::error!(%error, "watchdog not notified: the store refuses writes");
-            notifier.status("the store refuses writes");
+            notifier.status("the database refuses writes");
         }
         Err(_late) => {
             tracing::error!("watchdog not notified: the store does not respond");
-            notifier.status("the store does not respond");
+            notifier.status("the database does not respond");
         }
     }
 }

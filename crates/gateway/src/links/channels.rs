@@ -147,7 +147,7 @@ impl RelayedPlatforms {
 }
 
 const SUBAGENT_HINT: &str = "You are a subagent: another agent has given you a task and waits for your report. No user can answer \
-questions. Work until the task is done or cannot be done. Your last message is all that the other sees: say what you did, what you \
+questions. Work until the task is done or cannot be done. Your last message is all that the other agent sees: say what you did, what you \
 found, which files you changed, and what is left.";
 
 pub(crate) fn pulled() -> Capabilities {

@@ -69,7 +69,8 @@ impl Tx<'_> {
             return Ok(PairingReply::Silent);
         };
         let mut random = [0_u8; CODE_LEN];
-        getrandom::fill(&mut random).map_err(|_| Error::Io("the system provides no random numbers".into()))?;
+        getrandom::fill(&mut random)
+            .map_err(|_| Error::Io("the system provides no random numbers".into()))?;
         let code = pairing::code(random);
         let salt = random_hex::<16>()?;
         let hash = salted_hash(&salt, &code);

@@ -18,7 +18,7 @@ impl Db {
             petasos_runtime::select! {
                 () = shutdown.stopped() => {}
                 checked = self.check_all() => match checked {
-                    Ok(pieces) => tracing::info!(pieces, "the database is sound"),
+                    Ok(pieces) => tracing::info!(pieces, "the database is intact"),
                     Err(error) => tracing::error!(%error, "the check of the database failed"),
                 }
             }

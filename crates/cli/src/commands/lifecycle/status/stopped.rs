@@ -206,7 +206,10 @@ fn print_exit(exit: &LastExit) {
         LastExit::DuringStop => {
             line(
                 "reason",
-                &styled(WARNING, "the gateway was killed while it was stopping; interrupted turns are resumed"),
+                &styled(
+                    WARNING,
+                    "the gateway was killed while it was stopping; interrupted turns are resumed",
+                ),
             );
         }
         LastExit::Killed => {

@@ -23,14 +23,14 @@ use trials::{TRIALS, Trial};
 /// The guarantees, in the words of `docs/guarantees.md`.
 const GUARANTEES: [(&str, &str); 9] = [
     ("G1", "accepted means durable"),
-    ("G2", "every message ends in one visible outcome"),
-    ("G3", "one turn per message, no effect repeated"),
-    ("G4", "delivered at least once, no unmarked copy"),
+    ("G2", "every accepted message has exactly one visible outcome"),
+    ("G3", "one turn per message"),
+    ("G4", "an answer and its delivery are one commit"),
     ("G5", "never the wrong chat"),
     ("G6", "a drain is reversible and bounded"),
-    ("G7", "a broken connection is restored"),
-    ("G8", "finished background work is reported once"),
-    ("G9", "everything that grows is bounded"),
+    ("G7", "links recover by themselves"),
+    ("G8", "background work reports once"),
+    ("G9", "nothing grows without a bound or a warning"),
 ];
 
 #[derive(Debug, Serialize)]
