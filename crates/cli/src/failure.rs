@@ -114,7 +114,7 @@ impl From<OpenError> for Failure {
                 let marker = marker_beside(path);
                 let also = if *sign == marker { String::new() } else { format!(" and {}", sign.display()) };
                 format!(
-                    "restore {} from a backup; or remove {}{also} to start with nothing",
+                    "put the file back, or restore {} from a backup; or remove {}{also} to start with an empty database",
                     path.display(),
                     marker.display()
                 )

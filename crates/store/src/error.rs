@@ -98,10 +98,7 @@ pub enum OpenError {
     Older { path: PathBuf, found: u32, known: u32 },
     #[error("{path} is damaged ({detail})", path = .path.display())]
     Corrupt { path: PathBuf, detail: String },
-    #[error(
-        "{path} is gone, but {sign} shows that it existed; put it back, or remove {sign} to start afresh",
-        path = .path.display(), sign = .sign.display()
-    )]
+    #[error("{path} is missing, although {sign} shows that it existed", path = .path.display(), sign = .sign.display())]
     Vanished { path: PathBuf, sign: PathBuf },
     #[error("{path} is not a Petasos database; move it away or choose another home", path = .path.display())]
     Foreign { path: PathBuf },

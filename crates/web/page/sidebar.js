@@ -5,6 +5,8 @@ const NAMES = { web: 'Web', terminal: 'Terminal', telegram: 'Telegram', discord:
 
 const STATES = { up: 'connected', connecting: 'connecting …', waiting: 'trying again …', fatal: 'needs attention', paused: 'paused' };
 
+const CLASSES = { passing: 'temporary', refused: 'refused', fatal: 'permanent' };
+
 export const platformName = platform => NAMES[platform] ?? platform;
 
 /** The link of a summary: the chat that continues it, or its transcript. */
@@ -96,7 +98,7 @@ function linkFacts(link, now) {
   for (const outage of link.lacks ?? []) facts.push(`${outage.what} unavailable: ${outage.reason}`);
   if (link.until) facts.push(`next try in ${age(link.until - now)}`);
   if (link.attempts) facts.push(`${link.attempts} failed`);
-  if (link.class) facts.push(link.class);
+  if (link.class) facts.push(CLASSES[link.class] ?? link.class);
   const why = link.reason ?? link.trouble;
   if (why) facts.push(why);
   return facts;

@@ -2,7 +2,7 @@
 
 use clap::{Args, Subcommand, ValueEnum};
 
-use super::parse_name;
+use super::{parse_name, parse_number};
 
 #[derive(Debug, Args)]
 pub struct SendArguments {
@@ -85,7 +85,7 @@ pub enum LinksAction {
     /// List platform events that could not be parsed
     Unreadable {
         /// Print the raw text of one event
-        #[arg(long, value_name = "ID")]
+        #[arg(long, value_name = "ID", value_parser = parse_number)]
         raw: Option<i64>,
     },
 }
@@ -118,11 +118,13 @@ pub enum OutboxAction {
     /// Queue a dead-lettered message again
     Retry {
         /// Number of the message, as listed
+        #[arg(value_parser = parse_number)]
         id: i64,
     },
     /// Delete a dead-lettered message
     Drop {
         /// Number of the message, as listed
+        #[arg(value_parser = parse_number)]
         id: i64,
     },
 }

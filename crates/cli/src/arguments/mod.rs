@@ -129,6 +129,10 @@ fn parse_seconds(text: &str) -> Result<Duration, String> {
     Duration::try_from_secs_f64(seconds).map_err(|_| "expected a number of seconds of at least 0".to_owned())
 }
 
+fn parse_number(text: &str) -> Result<i64, String> {
+    text.trim().parse().map_err(|_| "expected a number, as listed".to_owned())
+}
+
 /// The form that the API requires.
 fn parse_name(text: &str) -> Result<String, String> {
     let fits = (1..=64).contains(&text.len());

@@ -266,9 +266,10 @@ pub(crate) fn with_suffix(path: &Path, suffix: &str) -> PathBuf {
 pub(crate) fn open_error(path: &Path, error: Error) -> OpenError {
     match error {
         Error::Corrupt(detail) => OpenError::Corrupt { path: path.into(), detail },
-        Error::NotDatabase => {
-            OpenError::Corrupt { path: path.into(), detail: "its first page is no database header".into() }
-        }
+        Error::NotDatabase => OpenError::Corrupt {
+            path: path.into(),
+            detail: "it does not begin with a database header".into(),
+        },
         error => OpenError::Failed { path: path.into(), error },
     }
 }

@@ -50,7 +50,7 @@ impl LostRange {
     fn description(&self) -> String {
         let ends = match (&self.key, self.from, self.to) {
             (Some(key), ..) => format!("row {key}"),
-            (None, None, None) => "rows in any place".into(),
+            (None, None, None) => "any number of rows".into(),
             (None, Some(from), Some(to)) if from == to => format!("row {from}"),
             (None, Some(from), Some(to)) => format!("rows {from} to {to}"),
             (None, Some(from), None) => format!("rows from {from}"),
@@ -97,7 +97,7 @@ impl Salvage {
         };
         line("Petasos found its database damaged and moved what could be read into a new one.".into());
         line(format!("found:    {}", self.why));
-        line(format!("damaged:  {} (kept; delete it when you do not need it any more)", self.moved_to));
+        line(format!("damaged:  {} (kept; delete it when you no longer need it)", self.moved_to));
         line(format!("kept:     {} rows", self.rows));
         if self.log_commits > 0 {
             line(format!("log:      {} commits may be incomplete", self.log_commits));
@@ -112,7 +112,7 @@ impl Salvage {
         }
         if self.unknown_before.is_some() {
             line(
-                "Messages from before the damage that are not known any more are reported, not answered."
+                "Messages from before the damage that are no longer known are reported and not answered."
                     .into(),
             );
         }
