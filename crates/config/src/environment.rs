@@ -4,7 +4,6 @@
 
 use std::collections::BTreeMap;
 
-/// Source of a variable.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum VariableSource {
     Process,

@@ -52,7 +52,6 @@ impl Settings {
         key.read(self.0.get(&key.declared.path()).map(|setting| &setting.value))
     }
 
-    /// The value of a key on a platform.
     pub fn on<T>(&self, platform: Platform, key: &PlatformKey<T>) -> T {
         let path = key.path(platform);
         match self.0.get(&path) {

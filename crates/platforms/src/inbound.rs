@@ -1,5 +1,5 @@
 //! Inbound sink: adapters hand over batches, which the gateway commits before the platform gets an
-//! acknowledgement.
+//! acknowledgement. An adapter waits for the commit (backpressure).
 //!
 //! Invariant: an adapter advances its cursor only after `commit` returned `Ok`. A crash or a dropped batch
 //! leaves the cursor where it was, and the platform delivers the events again.

@@ -72,7 +72,6 @@ thread_local! {
     static PLANTED: Cell<Option<PlantedBug>> = const { Cell::new(None) };
 }
 
-/// The simulation of this thread.
 pub fn current() -> Option<Simulation> {
     CURRENT.with_borrow(Clone::clone)
 }

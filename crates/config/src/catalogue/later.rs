@@ -70,7 +70,6 @@ pub(super) const DECLARED: &[Declared] = &[
         "maximum size of an attachment, in bytes",
     )),
     later(table("platforms.discord.extra.voice_fx", "sound effects in voice channels")),
-    // The gateway.
     later(flag("gateway.delivery_ledger", true, "durable deliveries; always on in this program")),
     later(
         flag("multiplex_profiles", false, "run several profiles in one process")

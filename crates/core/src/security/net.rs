@@ -55,7 +55,6 @@ impl fmt::Display for BlockedAddress {
 
 impl core::error::Error for BlockedAddress {}
 
-/// Checks a resolved address.
 pub fn check_address(ip: IpAddr) -> Result<(), BlockedAddress> {
     match ip {
         IpAddr::V4(ip) => v4(ip),

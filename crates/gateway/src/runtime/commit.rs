@@ -2,7 +2,6 @@
 //!
 //! `tests/sweep/` of the program has a case for each; a new name without a case does not build. Only with debug assertions.
 
-/// The purpose of a commit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Commit {
     /// Takeover from the previous process.
@@ -63,7 +62,6 @@ pub enum Commit {
     /// A question is asked, answered or withdrawn.
     Question,
     Todo,
-    /// An API run.
     Run,
     /// A delegation batch starts or ends.
     Delegation,
@@ -71,7 +69,6 @@ pub enum Commit {
     Topic,
     /// Penalties are stored or expire.
     RateLimit,
-    /// State of a connector.
     Connector,
     /// Old rows are removed.
     Sweep,

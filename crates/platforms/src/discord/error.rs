@@ -221,7 +221,6 @@ impl Error {
         matches!(self, Self::Answered { code: 10008, .. })
     }
 
-    /// The message or the reaction is gone.
     pub(super) fn is_reaction_gone(&self) -> bool {
         matches!(self, Self::Answered { code: 10008 | 10014, .. })
     }

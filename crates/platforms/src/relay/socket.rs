@@ -15,7 +15,6 @@ use tracing::debug;
 use super::{Config, Error};
 use crate::websocket::{self, DialError, WsStream};
 
-/// Write queue.
 const WRITE_QUEUE: usize = 512;
 /// Time limit for writing one message.
 const WRITE_TIMEOUT: Duration = Duration::from_secs(10);

@@ -46,7 +46,6 @@ pub(crate) async fn next_batch(batches: &mut mpsc::Receiver<InboundBatch>) -> In
     tokio::time::timeout(TEST_TIMEOUT, batches.recv()).await.expect("in time").expect("a batch")
 }
 
-/// Commits batches until `count` events are in.
 pub(crate) async fn commit_events(batches: &mut mpsc::Receiver<InboundBatch>, count: usize) -> Vec<Inbound> {
     let mut events = Vec::new();
     while events.len() < count {

@@ -124,7 +124,6 @@ pub(super) async fn wait_briefly(
     }
 }
 
-/// `2 turns running`.
 pub(super) fn running_turns(count: usize) -> String {
     format!("{} running", print::count(count as u64, "turn", "turns"))
 }
@@ -150,7 +149,6 @@ pub(super) fn interrupted_turns(home: &Home) -> Option<usize> {
     }
 }
 
-/// `1 turn was interrupted`.
 pub(super) fn turns_interrupted(count: usize) -> String {
     format!("{} interrupted", print::count(count as u64, "turn was", "turns were"))
 }

@@ -308,7 +308,6 @@ impl Handle {
         self.0.handles.db.write(Commit::Run, move |tx| tx.hide_run(&id)).await
     }
 
-    /// Number of active runs, and the limits.
     pub fn active_runs(&self) -> (usize, RunLimits) {
         (self.0.handles.runs.active(), self.0.handles.runs.limits())
     }

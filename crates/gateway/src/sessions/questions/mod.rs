@@ -49,7 +49,6 @@ struct QuestionsInner {
     lanes: LaneDispatcher,
     channels: Arc<Channels>,
     waiting: Mutex<BTreeMap<String, Waiter>>,
-    /// Signals that a waiter was dropped.
     waiter_dropped: Notify,
 }
 

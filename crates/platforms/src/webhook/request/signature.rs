@@ -1,4 +1,4 @@
-//! Verifies request signatures. Pure: the time is an argument.
+//! Verifies the HMAC signatures of requests. Pure: the time is an argument.
 //!
 //! The strongest scheme with a header decides alone: an invalid signature is not replaced by a weaker valid
 //! one.
@@ -31,7 +31,6 @@ pub(super) struct VerifiedSignature {
     pub code: Vec<u8>,
 }
 
-/// The deciding scheme and its header value.
 fn deciding_scheme(headers: &HeaderMap) -> Option<(SignatureScheme, &str)> {
     let text = |name: &str| headers.get(name).map(|value| value.to_str().unwrap_or_default());
     let shown = |scheme, name| text(name).map(|shown| (scheme, shown));

@@ -40,7 +40,6 @@ pub(crate) async fn sent(platform: &dyn TestPlatform, text: &str) -> String {
     try_send(platform, text).await.expect("sent").message_id.expect("an id")
 }
 
-/// Sends with a fault and returns the error.
 async fn send_error(platform: &dyn TestPlatform, fault: SendFault) -> Error {
     platform.fail_next_send(fault);
     let error = try_send(platform, "hi").await.expect_err("fault");

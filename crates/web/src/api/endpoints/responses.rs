@@ -263,7 +263,6 @@ fn not_found(id: &str) -> ApiError {
 }
 
 impl Api {
-    /// A stored response of this client.
     async fn stored_response(&self, owner: &ApiClient, id: &str) -> Result<RunRow, ApiError> {
         let run = self.handle.run(id).await?.filter(|run| id.starts_with("resp_") && !run.hidden);
         run.filter(|run| run.owner == owner.name).ok_or_else(|| not_found(id))
