@@ -179,7 +179,11 @@ fn status(context: &Context) -> Result<ExitCode, Failure> {
 
 fn row(instance: &Value) -> Vec<String> {
     let text = |name: &str| instance[name].as_str().map_or_else(|| instance[name].to_string(), str::to_owned);
-    ["id", "tenant", "mode", "entries", "dead"].map(text).to_vec()
+    let mode = match text("mode").as_str() {
+        "gone" => "disconnected".to_owned(),
+        mode => mode.to_owned(),
+    };
+    vec![text("id"), text("tenant"), mode, text("entries"), text("dead")]
 }
 
 fn print_response(context: &Context, response: &Value) -> Result<ExitCode, Failure> {

@@ -97,7 +97,7 @@ function linkFacts(link, now) {
   else if (link.catching_up) facts.push('fetching missed messages');
   for (const outage of link.lacks ?? []) facts.push(`${outage.what} unavailable: ${outage.reason}`);
   if (link.until) facts.push(`next try in ${age(link.until - now)}`);
-  if (link.attempts) facts.push(`${link.attempts} failed`);
+  if (link.attempts) facts.push(link.attempts === 1 ? '1 failed attempt' : `${link.attempts} failed attempts`);
   if (link.class) facts.push(CLASSES[link.class] ?? link.class);
   const why = link.reason ?? link.trouble;
   if (why) facts.push(why);

@@ -28,7 +28,7 @@ pub(crate) async fn run(context: &Context, listen: Option<String>) -> Result<Exi
     let stopped = running
         .wait(async {
             let signal = signals.next().await;
-            tracing::info!(signal = signal.as_str(), "leaving");
+            tracing::info!(signal = signal.as_str(), "shutting down");
         })
         .await;
     if stopped {
@@ -40,7 +40,8 @@ pub(crate) async fn run(context: &Context, listen: Option<String>) -> Result<Exi
 
 fn lock_failure(error: LockError) -> Failure {
     match error {
-        LockError::Held { .. } => Failure::new("another connector is running on this home"),
+        LockError::Held { .. } => Failure::new("another connector is running on this home")
+            .next("petasos connector status shows it; --home DIR selects another home"),
         LockError::Io { .. } => Failure::new(error.to_string()).next(WRITABLE_ADVICE),
     }
 }

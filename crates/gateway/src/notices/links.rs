@@ -2,9 +2,11 @@
 
 use std::fmt::Display;
 
+use super::count;
+
 /// The state of one link in `/platform`, without addresses and other details that are not for a chat.
 pub(crate) mod state {
-    use super::Display;
+    use super::{Display, count};
 
     pub(crate) const NEVER_HEARD: &str = "nothing received yet";
 
@@ -37,8 +39,9 @@ pub(crate) mod state {
         attempts: u32,
         heard: &str,
     ) -> String {
+        let failed = count(usize::try_from(attempts).unwrap_or(usize::MAX), "failed attempt");
         let state = if slow { "down (slow retries)" } else { "down" };
-        format!("{state} ({failure}), next try in {seconds} s, {attempts} failed, {heard}")
+        format!("{state} ({failure}), next try in {seconds} s, {failed}, {heard}")
     }
 
     pub(crate) fn fatal(failure: impl Display, heard: &str) -> String {
