@@ -1,6 +1,5 @@
 //! HTTP client. One call is one attempt; errors say whether the request may have had an effect.
 
-use std::error::Error as _;
 use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
