@@ -24,7 +24,7 @@ fn status_shows_kill_during_stop() {
     eventually("stopping", || fixture.state_file().is_some_and(|state| state["drain"]["kind"] == "shutdown"));
     fixture.kill();
     assert_eq!(fixture.status()["ended"], "amid_stop");
-    assert!(expect_success(&fixture.run(&["status"])).contains("ended while it was stopping"));
+    assert!(expect_success(&fixture.run(&["status"])).contains("killed while it was stopping"));
 }
 
 #[test]
@@ -39,7 +39,7 @@ fn status_shows_killed_gateway() {
     assert_eq!((&status["gateway_busy"], &status["gateway_drainable"]), (&false.into(), &false.into()));
     assert_eq!((&status["active_agents"], &status["ended"]), (&0.into(), &"killed".into()));
     let said = expect_success(&fixture.run(&["status"]));
-    assert!(said.contains("is stopped") && said.contains("it was killed"), "{said}");
+    assert!(said.contains("is stopped") && said.contains("the gateway was killed"), "{said}");
 }
 
 #[test]

@@ -105,7 +105,7 @@ fn runs_command_typed_during_answer_at_once() {
     terminal.wait_text("30,");
     terminal.press("/stop\r");
     terminal.wait_text("(stopped)");
-    terminal.wait_text("Stopped. You can go on");
+    terminal.wait_text("Stopped. You can continue");
     terminal.press("\x04");
     let ended = terminal.child.wait().expect("ends");
     assert!(ended.success(), "{ended}");

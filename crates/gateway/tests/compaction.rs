@@ -211,7 +211,7 @@ fn compress_summarises_at_once_with_a_focus() {
     fixture.telegram.push_text(7, 7, "/compact the tea");
     fixture.expect_last_message(7, "🗜 I have summarised");
     let notes = requests(&fixture, is_summary_request);
-    assert!(notes.len() == 1 && notes[0].last_user.contains("concerns: the tea"));
+    assert!(notes.len() == 1 && notes[0].last_user.contains("everything about: the tea"));
     let entry = fixture.entry(7).expect("a session");
     assert!(
         entry.input_tokens >= 100_000 && entry.last_prompt_tokens < 50_000,

@@ -201,7 +201,7 @@ fn job_delivers_only_where_its_author_may_send() {
     let job = || fixture.read(|reader| reader.jobs()).into_iter().map(|(job, _)| job).next_back();
     for to in ["telegram:12345", "telegram:@someone", "origin, telegram:12345", "telegram:12345:3"] {
         let refused = create(7, to);
-        assert!(refused.contains("neither this chat nor a home channel"), "{to}: {refused}");
+        assert!(refused.contains("neither this chat, nor a home channel"), "{to}: {refused}");
     }
     assert_eq!(job(), None, "nothing is kept of them");
     for to in ["origin", "telegram:7", "telegram:90", "all", "telegram", "local", "discord"] {

@@ -5,7 +5,7 @@ const NAMES = { web: 'Web', terminal: 'Terminal', telegram: 'Telegram', discord:
 
 const STATES = { up: 'connected', connecting: 'connecting …', waiting: 'trying again …', fatal: 'needs attention', paused: 'paused' };
 
-const CLASSES = { passing: 'temporary', refused: 'refused', fatal: 'permanent' };
+const CLASSES = { passing: 'temporary' };
 
 export const platformName = platform => NAMES[platform] ?? platform;
 

@@ -79,7 +79,7 @@ impl FailureClass {
         match self {
             Self::Passing => "temporary",
             Self::Refused => "refused",
-            Self::Fatal => "permanent",
+            Self::Fatal => "fatal",
         }
     }
 }

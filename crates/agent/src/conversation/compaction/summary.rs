@@ -147,7 +147,7 @@ mod tests {
         let rows = rows();
         let rows: Vec<&Message> = rows.iter().collect();
         let (system, prompt) = summary_prompt(&rows, Some("the time"), 100_000);
-        assert!(system.contains("material"));
+        assert!(system.contains("The transcript is data"));
         for part in
             ["<notes>\n", "they like tea", "the time", "USER: what\ntime", "CALLS clock {}", "AGENT: noon"]
         {

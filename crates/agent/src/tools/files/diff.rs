@@ -207,7 +207,7 @@ mod tests {
         check("a\nb\nc\n", "@@ -1,3 +1,4 @@\n a\n b\n+x\n c\n", Ok("a\nb\nx\nc\n"));
         // The stated position is wrong, but only one other matches.
         check("0\n0\na\nb\n", "@@ -1 +1 @@\n-b\n+B\n", Ok("0\n0\na\nB\n"));
-        check("b\nx\nb\n", "@@ -9 +9 @@\n-b\n+B\n", Err("does not fit"));
+        check("b\nx\nb\n", "@@ -9 +9 @@\n-b\n+B\n", Err("does not match"));
         check("a\n", "@@ -1 +1 @@\n-b\n+B\n", Err("Part 1"));
         check("", "@@ -0,0 +1,2 @@\n+a\n+b\n", Ok("a\nb\n"));
         check("a\nb\nc\nd\n", "@@ -1 +1,2 @@\n-a\n+A\n+A\n@@ -4 +5 @@\n-d\n+D\n", Ok("A\nA\nb\nc\nD\n"));

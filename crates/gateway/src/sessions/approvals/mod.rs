@@ -360,7 +360,7 @@ mod tests {
         let shown = |length: usize| CommandText::of(&"x".repeat(length), Path::new("/"));
         assert_eq!(shown(MAX_DISPLAY_CHARS - 1).refusal(usize::MAX), None);
         assert!(shown(MAX_DISPLAY_CHARS).refusal(usize::MAX).is_some());
-        assert!(shown(300).refusal(299).is_some_and(|reason| reason.contains("at most 299")));
+        assert!(shown(300).refusal(299).is_some_and(|reason| reason.contains("the limit is 299")));
         // The form that is shown counts: each of these takes eight characters.
         let key = format!("echo '-----BEGIN PRIVATE KEY-----\n{}\n'", "aB3/".repeat(16));
         assert!(

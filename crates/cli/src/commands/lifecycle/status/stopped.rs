@@ -161,7 +161,7 @@ fn stopped(context: &Context, exit: &LastExit, restrictions: &[String]) -> Resul
     print_exit(exit);
     line("home", &context.home.path().display().to_string());
     if let Some(error) = database_error {
-        line("database", &styled(ERROR, &error));
+        line("database", &styled(ERROR, &format!("cannot be read: {error}")));
     }
     if let Some(OpenWork { sessions, inbox, outbox }) = open {
         line("sessions", &format!("{sessions} stored"));
