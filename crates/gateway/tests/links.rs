@@ -212,7 +212,7 @@ fn lists_unavailable_platform_without_side_effects() {
     world.telegram.push_text(7, 7, "/platform");
     world.expect_last_message(
         7,
-        "slack: stopped (slack_misconfigured, fatal), nothing received yet; the owner must fix it",
+        "slack: stopped (slack_misconfigured, fatal), nothing received yet; the owner must correct this",
     );
 }
 

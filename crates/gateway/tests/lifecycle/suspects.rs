@@ -110,7 +110,7 @@ fn stop_drops_a_held_suspect() {
     world.start();
     world.expect_message(7, "Your message is kept");
     world.telegram.push_text(7, 7, "/stop");
-    world.expect_last_message(7, "Stopped. You can go on");
+    world.expect_last_message(7, "Stopped. You can continue");
     assert_eq!(crash_count(&world, 7), None);
     world.telegram.push_text(7, 7, "are you there?");
     world.expect_last_message(7, "are you there?");
@@ -287,7 +287,7 @@ fn given_up_message_is_retried_edited_and_dropped() {
     world.telegram.push_text(7, 7, format!("/retry {turn}"));
     wait_for_requests(&world, "poison", 4);
     world.telegram.push_text(7, 7, "/stop");
-    world.expect_last_message(7, "Stopped. You can go on");
+    world.expect_last_message(7, "Stopped. You can continue");
     world.telegram.push_text(7, 7, format!("/drop {turn}"));
     world.expect_last_message(7, "Dropped.");
     assert!(world.read(|reader| reader.settled(MessageOutcome::Dead, 10)).is_empty());
