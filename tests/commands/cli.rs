@@ -277,7 +277,7 @@ fn status_reports_a_database_that_cannot_be_read() {
     assert_eq!(status["stored_sessions"], serde_json::Value::Null);
     assert!(status["database_error"].is_string(), "{status}");
     let text = expect_success(&home.run(&["status"]));
-    assert!(text.contains("cannot be read") && text.contains("petasos doctor"), "{text}");
+    assert!(text.contains("cannot be read") && text.contains("next: petasos config path"), "{text}");
 }
 
 #[test]
