@@ -216,7 +216,7 @@ mod tests {
         check("a\nb", "@@ -2 +2 @@\n-b\n+B\n\\ No newline at end of file\n", Ok("a\nB"));
         check("a\n\nb\n", "@@ -1,3 +1,3 @@\n a\n\n-b\n+B\n", Ok("a\n\nB\n"));
         check("a\n", "@@ -1 +1 @@\n*nonsense\n", Err("begins neither"));
-        check("a\n", "", Err("no unified diff"));
+        check("a\n", "", Err("not a unified diff"));
         check("a\n", "@@ -18446744073709551615 +1 @@\n-a\n+b\n", Ok("b\n"));
         check("a\n", "@@ -99999999999999999999 +1 @@\n-a\n+b\n", Ok("b\n"));
     }
