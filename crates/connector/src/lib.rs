@@ -3,12 +3,10 @@
 //! Path of an event: an adapter receives it, `inbound::sink` asks `inbound::routing` for the instance, the task in
 //! `instances` appends it to the queue and syncs it, and only then the platform's cursor moves. `socket` sends it to
 //! the gateway, whose acknowledgement deletes it. `outbound` performs gateway requests with permissions that stay in
-//! `outbound::vault`. `http` serves sockets, files and management, bounded by `http::concurrency`.
-//!
-//! Not here: turns and models (`gateway`, `agent`), SQL (`store`), queue decisions (`petasos_relay`).
+//! `outbound::vault`. `http` serves sockets, files and management. `start` builds the handles that each of them uses.
 
+mod adapters;
 mod config;
-mod context;
 mod http;
 mod inbound;
 mod instances;

@@ -15,26 +15,25 @@ use petasos_store::connector::GatewayCredentials;
 use petasos_store::{Error as StoreError, Tx};
 use serde_json::{Value, json};
 
-use super::manage::{field, malformed, ok_response, platform};
-use crate::context::ConnectorContext;
+use super::manage::{Management, field, malformed, ok_response, platform};
 
 /// Validity of a link code.
 const CODE_VALIDITY: Duration = Duration::from_secs(600);
 
 /// Creates a code; the author who sends it to the bot in a direct message is bound to this instance.
 pub(crate) async fn create_link_code(
-    connector: &ConnectorContext,
+    management: &Management,
     gateway: &GatewayCredentials,
 ) -> Result<Response, Error> {
     let instance = gateway.instance.clone();
     let until = clock::now().after(CODE_VALIDITY);
-    let code = connector.db.write(Commit::Connector, move |tx| tx.add_link_code(&instance, until)).await?;
+    let code = management.db.write(Commit::Connector, move |tx| tx.add_link_code(&instance, until)).await?;
     Ok(json_response(StatusCode::OK, &json!({ "code": code, "expiresIn": CODE_VALIDITY.as_secs() })))
 }
 
 /// Claims a guild, workspace or group, if an author of this tenant has written there.
 pub(crate) async fn add_scope(
-    connector: &ConnectorContext,
+    management: &Management,
     gateway: &GatewayCredentials,
     body: &Value,
 ) -> Result<Response, Error> {
@@ -42,8 +41,8 @@ pub(crate) async fn add_scope(
         return Ok(malformed("platform and scopeId"));
     };
     let instance = gateway.instance.clone();
-    let single = connector.single.clone();
-    let granted = connector
+    let single = management.single.clone();
+    let granted = management
         .db
         .write(Commit::Connector, move |tx| claim_scope(tx, single.as_deref(), platform, &scope, &instance));
     if !granted.await? {
@@ -68,7 +67,7 @@ pub(crate) fn claim_scope(
 }
 
 pub(crate) async fn release_scope(
-    connector: &ConnectorContext,
+    management: &Management,
     gateway: &GatewayCredentials,
     body: &Value,
 ) -> Result<Response, Error> {
@@ -76,7 +75,7 @@ pub(crate) async fn release_scope(
         return Ok(malformed("platform and scopeId"));
     };
     let instance = gateway.instance.clone();
-    let released = connector
+    let released = management
         .db
         .write(Commit::Connector, move |tx| tx.release_scope(platform, &scope, &instance))
         .await?;
@@ -85,7 +84,7 @@ pub(crate) async fn release_scope(
 
 /// Allows or blocks a principal in the scopes of this instance, regardless of its policy.
 pub(crate) async fn set_principal(
-    connector: &ConnectorContext,
+    management: &Management,
     gateway: &GatewayCredentials,
     body: &Value,
 ) -> Result<Response, Error> {
@@ -99,7 +98,7 @@ pub(crate) async fn set_principal(
         Some(_) | None => return Ok(malformed("policy: allow, deny or default")),
     };
     let instance = gateway.instance.clone();
-    connector
+    management
         .db
         .write(Commit::Connector, move |tx| tx.put_principal(&instance, platform, &user, allowed))
         .await?;
@@ -108,7 +107,7 @@ pub(crate) async fn set_principal(
 
 /// Routes direct messages of this tenant's authors to this instance.
 pub(crate) async fn route_direct_messages(
-    connector: &ConnectorContext,
+    management: &Management,
     gateway: &GatewayCredentials,
     body: &Value,
 ) -> Result<Response, Error> {
@@ -116,7 +115,7 @@ pub(crate) async fn route_direct_messages(
         return Ok(malformed("platform and userId"));
     };
     let instance = gateway.instance.clone();
-    let assigned = connector
+    let assigned = management
         .db
         .write(Commit::Connector, move |tx| tx.assign_direct_messages(platform, &user, &instance))
         .await?;

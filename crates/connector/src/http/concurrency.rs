@@ -10,6 +10,16 @@ use petasos_store::connector::GatewayCredentials;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::timeout;
 
+/// Limits of the whole connector, and of each gateway.
+#[derive(Debug)]
+pub(crate) struct ServerLimits {
+    pub(crate) sockets: Arc<Semaphore>,
+    /// Sockets that only receive a refusal.
+    pub(crate) refusals: Arc<Semaphore>,
+    pub(crate) transfers: Arc<Semaphore>,
+    pub(crate) gateways: Arc<ConcurrencyLimits>,
+}
+
 /// The limited resource.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) enum LimitKind {

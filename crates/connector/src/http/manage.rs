@@ -1,49 +1,58 @@
 //! Provisioning, policy and deprovisioning over HTTP. Tenant and instance come from the credentials, never from the
 //! body.
 
-use std::sync::Arc;
 use std::time::Duration;
 
 use axum::http::header::RETRY_AFTER;
 use axum::http::{HeaderValue, StatusCode};
 use axum::response::Response;
 use petasos_core::Platform;
-use petasos_gateway::Commit;
-use petasos_gateway::{Error, clock};
+use petasos_gateway::shell::Db;
+use petasos_gateway::{Commit, Error, clock};
 use petasos_platforms::listener::{error_response, json_response};
 use petasos_relay::token;
 use petasos_store::connector::{ChatPolicy, EnrollmentOutcome, GatewayCredentials};
 use petasos_store::{Error as StoreError, Tx};
 use serde_json::{Value, json};
 
-use crate::context::ConnectorContext;
 use crate::http::bindings;
+use crate::http::provisioning::ProvisioningLimiter;
 
 const MAX_ID_LENGTH: usize = 128;
 const MAX_URL_LENGTH: usize = 2048;
 const MAX_SCOPES: usize = 256;
 
+/// Handles of the management requests.
+#[derive(Debug)]
+pub(crate) struct Management {
+    pub(crate) db: Db,
+    pub(crate) single: Option<String>,
+    /// Per tenant.
+    pub(crate) max_gateways: u32,
+    pub(crate) provisioning: ProvisioningLimiter,
+}
+
 /// Returns the gateway of a tenant's token, created on first use.
 pub(crate) async fn provision(
-    connector: &Arc<ConnectorContext>,
+    management: &Management,
     authorization: Option<&str>,
     body: &Value,
 ) -> Result<Response, Error> {
     let Some(token) = authorization.and_then(token::bearer).map(str::to_owned) else {
         return Ok(error_response(StatusCode::UNAUTHORIZED, "unauthorized"));
     };
-    let Some(tenant) = connector.db.read(move |reader| reader.identity(&token)).await? else {
+    let Some(tenant) = management.db.read(move |reader| reader.identity(&token)).await? else {
         return Ok(error_response(StatusCode::UNAUTHORIZED, "unauthorized"));
     };
-    if let Err(wait) = connector.provisioning.try_acquire(&tenant, clock::now()) {
+    if let Err(wait) = management.provisioning.try_acquire(&tenant, clock::now()) {
         return Ok(too_many_requests(wait));
     }
     let Some(requested) = GatewayRequest::parse(body) else { return Ok(malformed("gatewayId")) };
     let platform = platform(body);
     let scopes = list(body, "routeKeys");
-    let single = connector.single.clone();
-    let max = connector.max_gateways;
-    let answer = connector.db.write(Commit::Connector, move |tx| {
+    let single = management.single.clone();
+    let max = management.max_gateways;
+    let answer = management.db.write(Commit::Connector, move |tx| {
         let gateway = requested.ensure(tx, &tenant, max)?;
         let mut granted = vec![];
         for scope in scopes {
@@ -65,7 +74,7 @@ pub(crate) async fn provision(
 
 /// Redeems a one-time token in the commit that creates the gateway.
 pub(crate) async fn enroll(
-    connector: &Arc<ConnectorContext>,
+    management: &Management,
     authorization: Option<&str>,
     body: &Value,
 ) -> Result<Response, Error> {
@@ -74,8 +83,8 @@ pub(crate) async fn enroll(
     };
     let authorization = authorization.and_then(token::bearer).map(str::to_owned);
     let now = clock::now();
-    let max = connector.max_gateways;
-    let answer = connector.db.write(Commit::Connector, move |tx| {
+    let max = management.max_gateways;
+    let answer = management.db.write(Commit::Connector, move |tx| {
         // An unknown token has no effect on the result.
         let known = match &authorization {
             Some(authorization) => tx.identity(authorization)?,
@@ -105,24 +114,24 @@ pub(crate) async fn enroll(
 
 /// Serves a request of an authenticated gateway.
 pub(crate) async fn manage(
-    connector: &Arc<ConnectorContext>,
+    management: &Management,
     gateway: &GatewayCredentials,
     path: &str,
     body: &Value,
 ) -> Result<Response, Error> {
     match path {
-        "/relay/policy" => put_policy(connector, gateway, body).await,
-        "/relay/wake" => put_wake_url(connector, gateway, body).await,
-        "/manage/link" => bindings::create_link_code(connector, gateway).await,
-        "/manage/scope" => bindings::add_scope(connector, gateway, body).await,
-        "/manage/scope/release" => bindings::release_scope(connector, gateway, body).await,
-        "/manage/principal" => bindings::set_principal(connector, gateway, body).await,
-        "/manage/dm-default" => bindings::route_direct_messages(connector, gateway, body).await,
+        "/relay/policy" => put_policy(management, gateway, body).await,
+        "/relay/wake" => put_wake_url(management, gateway, body).await,
+        "/manage/link" => bindings::create_link_code(management, gateway).await,
+        "/manage/scope" => bindings::add_scope(management, gateway, body).await,
+        "/manage/scope/release" => bindings::release_scope(management, gateway, body).await,
+        "/manage/principal" => bindings::set_principal(management, gateway, body).await,
+        "/manage/dm-default" => bindings::route_direct_messages(management, gateway, body).await,
         "/manage/deprovision" => {
             let instance = gateway.instance.clone();
             let now = clock::now();
             // `access_watch` closes open sockets.
-            connector.db.write(Commit::Connector, move |tx| tx.deprovision(&instance, now)).await?;
+            management.db.write(Commit::Connector, move |tx| tx.deprovision(&instance, now)).await?;
             Ok(ok_response())
         }
         _unknown => Ok(error_response(StatusCode::NOT_FOUND, "not found")),
@@ -131,20 +140,20 @@ pub(crate) async fn manage(
 
 /// Replaces the whole policy.
 async fn put_policy(
-    connector: &ConnectorContext,
+    management: &Management,
     gateway: &GatewayCredentials,
     body: &Value,
 ) -> Result<Response, Error> {
     let Some(platform) = platform(body) else { return Ok(malformed("platform")) };
     let Some(policy) = policy(body) else { return Ok(malformed("requireAddress, freeResponseScopes")) };
     let instance = gateway.instance.clone();
-    connector.db.write(Commit::Connector, move |tx| tx.put_policy(&instance, platform, &policy)).await?;
+    management.db.write(Commit::Connector, move |tx| tx.put_policy(&instance, platform, &policy)).await?;
     Ok(ok_response())
 }
 
 /// `null` removes the address.
 async fn put_wake_url(
-    connector: &ConnectorContext,
+    management: &Management,
     gateway: &GatewayCredentials,
     body: &Value,
 ) -> Result<Response, Error> {
@@ -156,7 +165,7 @@ async fn put_wake_url(
         },
     };
     let instance = gateway.instance.clone();
-    connector.db.write(Commit::Connector, move |tx| tx.put_wake_url(&instance, url.as_deref())).await?;
+    management.db.write(Commit::Connector, move |tx| tx.put_wake_url(&instance, url.as_deref())).await?;
     Ok(ok_response())
 }
 

@@ -4,18 +4,25 @@
 //! instance, and direct messages to the one that takes those. Events of other authors go to the instance of the scope
 //! (guild, workspace, group), if its principals and policy allow them.
 
-use petasos_core::access::{self, AccessDecision, SenderTrust};
+use petasos_core::access::{self, Access, AccessDecision, SenderTrust};
 use petasos_core::message::{ChatType, Delivery};
+use petasos_core::session::KeyOptions;
 use petasos_core::{Millis, Route, Source};
 use petasos_store::connector::ChatPolicy;
 use petasos_store::{Error as StoreError, Reads, Tx};
 
-use crate::context::ConnectorContext;
+#[derive(Debug)]
+pub(crate) struct RoutingRules {
+    /// Access policy of the single instance.
+    pub(crate) access: Access,
+    pub(crate) single: Option<String>,
+    pub(crate) keys: KeyOptions,
+}
 
 /// `None`: dropped.
 pub(crate) fn instance_for(
     db: &Reads,
-    connector: &ConnectorContext,
+    rules: &RoutingRules,
     source: &Source,
 ) -> Result<Option<String>, StoreError> {
     let bound = match &source.user_id {
@@ -23,13 +30,13 @@ pub(crate) fn instance_for(
         Some(user) => db.instance_of_author(source.platform, user)?,
         None => None,
     };
-    if let Some(single) = &connector.single {
+    if let Some(single) = &rules.single {
         let trust = SenderTrust {
             role: source.role_authorized,
             paired: bound.as_ref() == Some(single),
             ..SenderTrust::default()
         };
-        let allowed = access::decide(&connector.access, source, trust) == AccessDecision::Allow;
+        let allowed = access::decide(&rules.access, source, trust) == AccessDecision::Allow;
         return Ok(allowed.then(|| single.clone()));
     }
     if bound.is_some() {

@@ -2,9 +2,8 @@
 
 use std::collections::HashMap;
 
-use petasos_gateway::Commit;
 use petasos_gateway::shell::Db;
-use petasos_gateway::{Error, clock};
+use petasos_gateway::{Commit, Error, clock};
 use petasos_relay::Session;
 use petasos_relay::session::{Carries, Write};
 use petasos_store::connector::{Arrival, GatewayCredentials};
@@ -39,6 +38,12 @@ impl Queue {
         let instance = instance.to_owned();
         let (entries, idle) = self.db.read(move |reader| reader.queue_of(&instance)).await?;
         Ok(Session::recover(entries, idle))
+    }
+
+    pub(crate) async fn wake_url(&self, instance: &str) -> Result<Option<String>, Error> {
+        let instance = instance.to_owned();
+        let found = self.db.read(move |reader| reader.instance(&instance)).await?;
+        Ok(found.and_then(|instance| instance.wake_url))
     }
 
     /// A socket number higher than all before. `None`: the gateway is no longer authorised.

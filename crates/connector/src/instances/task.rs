@@ -9,17 +9,21 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use petasos_core::{Platform, Route};
+use petasos_gateway::shell::ShutdownHandle;
 use petasos_gateway::{Error, clock};
-use petasos_relay::session::{Carries, DeadLetterReason, Decision, Effect, Event, Mode, Write};
+use petasos_relay::session::{
+    Carries, DeadLetterReason, Decision, Effect, Event, Mode, SessionPolicy, Write,
+};
 use petasos_relay::{FromConnector, Session, close};
 use petasos_runtime::fault_injection::{PlantedBug, planted};
 use petasos_store::connector::Arrival;
 use tokio::sync::{mpsc, oneshot};
 use tokio::time::Instant;
 
-use crate::context::ConnectorContext;
+use crate::adapters::Adapters;
 use crate::instances::counters::InstanceCounters;
-use crate::instances::queue::QueueWrites;
+use crate::instances::queue::{Queue, QueueWrites};
+use crate::instances::wake::{self, WakeClient};
 use crate::outbound::notice;
 use crate::socket::SocketHandle;
 
@@ -80,35 +84,42 @@ pub(crate) struct InstanceStatus {
     pub(crate) counters: InstanceCounters,
 }
 
+/// Handles of the instance tasks.
+#[derive(Debug, Clone)]
+pub(crate) struct InstanceHandles {
+    pub(crate) queue: Queue,
+    pub(crate) adapters: Arc<Adapters>,
+    pub(crate) wake_client: Arc<WakeClient>,
+    pub(crate) terms: SessionPolicy,
+    pub(crate) shutdown: ShutdownHandle,
+}
+
 /// Mailboxes of the instance tasks. A task starts with its first command and stays.
-#[derive(Debug, Default)]
-pub(crate) struct Instances(Mutex<BTreeMap<String, mpsc::Sender<InstanceCommand>>>);
+#[derive(Debug)]
+pub(crate) struct Instances {
+    handles: InstanceHandles,
+    mailboxes: Mutex<BTreeMap<String, mpsc::Sender<InstanceCommand>>>,
+}
 
 impl Instances {
-    pub(crate) async fn send(
-        &self,
-        connector: &Arc<ConnectorContext>,
-        instance: &str,
-        command: InstanceCommand,
-    ) -> Result<(), Error> {
-        let mailbox = self.mailbox(connector, instance);
-        mailbox.send(command).await.map_err(|_ended| Error::Stopping)
+    pub(crate) fn new(handles: InstanceHandles) -> Self {
+        Self { handles, mailboxes: Mutex::default() }
+    }
+
+    pub(crate) async fn send(&self, instance: &str, command: InstanceCommand) -> Result<(), Error> {
+        self.mailbox(instance).send(command).await.map_err(|_ended| Error::Stopping)
     }
 
     /// Starts the task if it is not running.
-    pub(crate) fn mailbox(
-        &self,
-        connector: &Arc<ConnectorContext>,
-        instance: &str,
-    ) -> mpsc::Sender<InstanceCommand> {
-        let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+    pub(crate) fn mailbox(&self, instance: &str) -> mpsc::Sender<InstanceCommand> {
+        let mut all = self.mailboxes.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(known) = all.get(instance).filter(|mailbox| !mailbox.is_closed()) {
             return known.clone();
         }
         let (mailbox, commands) = mpsc::channel(MAILBOX_CAPACITY);
         let task = InstanceTask {
             id: instance.to_owned(),
-            connector: connector.clone(),
+            handles: self.handles.clone(),
             session: Session::default(),
             wires: BTreeMap::new(),
             counters: InstanceCounters::default(),
@@ -120,14 +131,14 @@ impl Instances {
     }
 
     pub(crate) fn running(&self) -> Vec<(String, mpsc::Sender<InstanceCommand>)> {
-        let all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let all = self.mailboxes.lock().unwrap_or_else(PoisonError::into_inner);
         all.iter().map(|(id, mailbox)| (id.clone(), mailbox.clone())).collect()
     }
 }
 
 struct InstanceTask {
     id: String,
-    connector: Arc<ConnectorContext>,
+    handles: InstanceHandles,
     session: Session,
     /// By socket number.
     wires: BTreeMap<u64, SocketHandle>,
@@ -158,7 +169,7 @@ struct InstanceBatch {
 
 impl InstanceTask {
     async fn run(mut self, mut commands: mpsc::Receiver<InstanceCommand>) {
-        let shutdown = self.connector.shutdown.clone();
+        let shutdown = self.handles.shutdown.clone();
         if !self.reload().await {
             return;
         }
@@ -166,7 +177,7 @@ impl InstanceTask {
         let mut waiting = vec![];
         loop {
             self.process(std::mem::take(&mut waiting)).await;
-            let due = self.session.due(&self.connector.terms);
+            let due = self.session.due(&self.handles.terms);
             petasos_runtime::select! {
                 () = shutdown.stopped() => break,
                 count = commands.recv_many(&mut waiting, MAX_BATCH) => if count == 0 { break },
@@ -204,7 +215,7 @@ impl InstanceTask {
             Effect::Pass { id, .. } => Some(id.clone()),
             _other => None,
         }));
-        match self.connector.queue.commit(&self.id, changes).await {
+        match self.handles.queue.commit(&self.id, changes).await {
             Ok(fresh) => {
                 for done in done {
                     // The sender may be gone.
@@ -278,7 +289,7 @@ impl InstanceTask {
     }
 
     fn step(&mut self, event: Event, batch: &mut InstanceBatch) {
-        let Decision { writes, effects } = self.session.step(clock::now(), event, &self.connector.terms);
+        let Decision { writes, effects } = self.session.step(clock::now(), event, &self.handles.terms);
         batch.changes.writes.extend(writes);
         if planted(PlantedBug::DeletesOnDelivery) {
             let sent = effects.iter().filter_map(|effect| match effect {
@@ -298,7 +309,7 @@ impl InstanceTask {
         for route in routes {
             let chat = (route.platform, route.chat_id.clone());
             if self.notified.len() < MAX_NOTIFIED_CHATS && self.notified.insert(chat) {
-                notice::send(&self.connector, route, FULL);
+                notice::send(&self.handles.adapters, route, FULL);
             }
         }
     }
@@ -344,7 +355,7 @@ impl InstanceTask {
         }
         let found = match fresh.get(id) {
             Some(arrival) => Ok(Some((arrival.entry.carries, arrival.payload.clone()))),
-            None => self.connector.queue.payload(id).await,
+            None => self.handles.queue.payload(id).await,
         };
         match found.map(|found| found.and_then(|(carries, payload)| line(&payload, carries, buffer))) {
             Ok(Some(line)) => self.write(epoch, line),
@@ -386,13 +397,14 @@ impl InstanceTask {
     }
 
     fn wake(&self) {
-        petasos_runtime::spawn(crate::instances::wake::wake(self.connector.clone(), self.id.clone()));
+        let InstanceHandles { queue, wake_client, .. } = self.handles.clone();
+        petasos_runtime::spawn(wake::wake(queue, wake_client, self.id.clone()));
     }
 
     /// `false`: the connector shuts down.
     async fn reload(&mut self) -> bool {
         loop {
-            match self.connector.queue.load(&self.id).await {
+            match self.handles.queue.load(&self.id).await {
                 Ok(session) => {
                     self.session = session;
                     return true;
@@ -400,7 +412,7 @@ impl InstanceTask {
                 Err(error) => tracing::error!(instance = self.id, %error, "cannot read the queue"),
             }
             petasos_runtime::select! {
-                () = self.connector.shutdown.stopped() => return false,
+                () = self.handles.shutdown.stopped() => return false,
                 () = tokio::time::sleep(RELOAD_PAUSE) => {}
             }
         }

@@ -10,7 +10,7 @@ use petasos_core::net;
 use petasos_platforms::download;
 use reqwest::{Client, Url};
 
-use crate::context::ConnectorContext;
+use super::queue::Queue;
 
 const TIMEOUT: Duration = Duration::from_secs(5);
 /// Bytes of the response that are read, so that the peer can finish.
@@ -96,17 +96,16 @@ impl WakeClient {
 }
 
 /// Calls the wake address. Success shows in a new socket.
-pub(crate) async fn wake(connector: Arc<ConnectorContext>, instance: String) {
-    let of = instance.clone();
-    let url = match connector.db.read(move |reader| reader.instance(&of)).await {
-        Ok(found) => found.and_then(|instance| instance.wake_url),
+pub(crate) async fn wake(queue: Queue, client: Arc<WakeClient>, instance: String) {
+    let url = match queue.wake_url(&instance).await {
+        Ok(url) => url,
         Err(error) => {
             tracing::warn!(instance, %error, "cannot read the wake address");
             return;
         }
     };
     let Some(url) = url else { return };
-    match connector.wake_client.call(&url).await {
+    match client.call(&url).await {
         Ok(()) => tracing::info!(instance, "instance woken"),
         Err(error) => tracing::warn!(instance, %error, "wake call failed"),
     }

@@ -4,18 +4,35 @@ use std::sync::Arc;
 
 use petasos_core::message::Delivery;
 use petasos_core::{Fault, Reached, Route};
+use petasos_gateway::shell::Db;
 use petasos_platforms::{Adapter, Error as PlatformError, Kind, Part, SendOptions};
 use petasos_relay::{Action, Answer, REFUSED};
 use petasos_store::connector::{GatewayCredentials, InstanceChat};
 use serde_json::{Map, Value, json};
 
+use super::requests::RequestTable;
 use super::vault;
-use crate::context::ConnectorContext;
-use crate::http::files;
+use crate::http::files::MediaFiles;
+
+/// Handles of the requests of all gateways.
+#[derive(Debug)]
+pub(crate) struct ActionHandles {
+    pub(crate) db: Db,
+    pub(crate) requests: RequestTable,
+    pub(crate) media: Arc<MediaFiles>,
+    pub(crate) single: Option<String>,
+}
+
+impl ActionHandles {
+    /// The single instance may write to every chat.
+    fn is_single(&self, gateway: &GatewayCredentials) -> bool {
+        self.single.as_ref() == Some(&gateway.instance)
+    }
+}
 
 /// Answers exactly once, also after a panic.
 pub(crate) async fn handle(
-    connector: Arc<ConnectorContext>,
+    handles: Arc<ActionHandles>,
     gateway: Arc<GatewayCredentials>,
     adapter: Arc<Adapter>,
     request: String,
@@ -27,59 +44,58 @@ pub(crate) async fn handle(
     };
     let done = petasos_runtime::spawn(async move {
         petasos_runtime::annotate(&request);
-        perform_or_refuse(&connector, &gateway, &adapter, &request, action).await
+        perform_or_refuse(&handles, &gateway, &adapter, &request, action).await
     });
     done.await
         .unwrap_or_else(|_panicked| Answer::doubtful("the connector failed while it asked the platform"))
 }
 
 async fn perform_or_refuse(
-    connector: &ConnectorContext,
+    handles: &ActionHandles,
     gateway: &GatewayCredentials,
     adapter: &Adapter,
     request: &str,
     action: Action,
 ) -> Answer {
-    match perform(connector, gateway, adapter, request, action).await {
+    match perform(handles, gateway, adapter, request, action).await {
         Ok(answer) | Err(answer) => answer,
     }
 }
 
 /// `Err`: the platform was not called.
 async fn perform(
-    connector: &ConnectorContext,
+    handles: &ActionHandles,
     gateway: &GatewayCredentials,
     adapter: &Adapter,
     request: &str,
     action: Action,
 ) -> Result<Answer, Answer> {
-    let chat = authorise_chat(connector, gateway, adapter, &action).await?;
+    let chat = authorise_chat(handles, gateway, adapter, &action).await?;
     let platform = adapter.platform();
     let once = |chat: String, work| async move {
         let place = format!("{platform}:{chat}");
-        connector.requests.run_once(&connector.db, &gateway.instance, request, &place, work).await
+        handles.requests.run_once(&gateway.instance, request, &place, work).await
     };
     let thread = action.thread();
     let to = |chat_id, reply_to| route(adapter, chat_id, thread, reply_to);
     Ok(match action {
         Action::Send { chat_id, content, reply_to, metadata: _ } => {
-            let reply_to = vault::resolve_reply(connector, gateway, adapter, &chat_id, reply_to).await?;
+            let reply_to = vault::resolve_reply(&handles.db, gateway, adapter, &chat_id, reply_to).await?;
             let work = Box::pin(send(adapter, to(chat_id.clone(), reply_to), content)) as Work<'_>;
             once(chat_id, work).await
         }
         Action::SendMedia { chat_id, media_kind, source_url, content, filename, reply_to, metadata: _ } => {
-            let reply_to = vault::resolve_reply(connector, gateway, adapter, &chat_id, reply_to).await?;
-            let file =
-                files::open_upload(connector, &gateway.instance, &source_url, media_kind, filename).await;
-            let part = Part { text: content, ..Part::file(file.map_err(Answer::refused)?) };
+            let reply_to = vault::resolve_reply(&handles.db, gateway, adapter, &chat_id, reply_to).await?;
+            let file = handles.media.open_upload(&gateway.instance, &source_url, media_kind, filename);
+            let part = Part { text: content, ..Part::file(file.await.map_err(Answer::refused)?) };
             once(chat_id.clone(), Box::pin(send_part(adapter, to(chat_id, reply_to), part))).await
         }
         Action::FollowUp { session_key, kind, content, metadata: _ } => {
-            let to = vault::follow_up_route(connector, gateway, adapter, session_key, kind).await?;
+            let to = vault::follow_up_route(&handles.db, gateway, adapter, session_key, kind).await?;
             once(to.chat_id.clone(), Box::pin(send(adapter, to, content))).await
         }
         Action::Edit { chat_id, message_id, content, metadata: _ } => {
-            authorise_change(connector, gateway, adapter, &chat_id, &message_id).await?;
+            authorise_change(handles, gateway, adapter, &chat_id, &message_id).await?;
             match adapter.render(&content).as_slice() {
                 [part] => {
                     let edited = adapter.edit(&to(chat_id, None), &message_id, part).await;
@@ -98,7 +114,7 @@ async fn perform(
             to_answer(adapter.typing(&to(chat_id, None)).await.map(|()| None))
         }
         Action::Delete { chat_id, message_id, metadata: _ } => {
-            authorise_change(connector, gateway, adapter, &chat_id, &message_id).await?;
+            authorise_change(handles, gateway, adapter, &chat_id, &message_id).await?;
             to_answer(adapter.delete(&to(chat_id, None), &message_id).await.map(|()| None))
         }
         Action::ChatInfo { chat_id } => {
@@ -118,7 +134,7 @@ type Work<'a> = std::pin::Pin<Box<dyn Future<Output = Answer> + Send + 'a>>;
 
 /// Restricts an instance to chats that were routed to it, unless it is the single instance. `Err`: the answer.
 async fn authorise_chat(
-    connector: &ConnectorContext,
+    handles: &ActionHandles,
     gateway: &GatewayCredentials,
     adapter: &Adapter,
     action: &Action,
@@ -127,7 +143,7 @@ async fn authorise_chat(
     let instance = gateway.instance.clone();
     let platform = adapter.platform();
     let thread = action.thread().filter(|_| adapter.capabilities().threads_are_separate);
-    let known_chat = connector.db.read(move |reader| {
+    let known_chat = handles.db.read(move |reader| {
         let known_chat = reader.known_chat(&instance, platform, &chat)?;
         // In a direct message the chat is the author.
         let bound =
@@ -139,9 +155,7 @@ async fn authorise_chat(
         Ok((known_chat, bound && there))
     });
     match known_chat.await {
-        Ok((known_chat, bound)) if bound || connector.single.as_ref() == Some(&gateway.instance) => {
-            Ok(known_chat)
-        }
+        Ok((known_chat, bound)) if bound || handles.is_single(gateway) => Ok(known_chat),
         Ok(_) => Err(Answer::declined()),
         Err(error) => Err(vault::retry_later(&error)),
     }
@@ -149,18 +163,18 @@ async fn authorise_chat(
 
 /// Restricts edits and deletions to messages of the same instance. `Err`: the answer.
 async fn authorise_change(
-    connector: &ConnectorContext,
+    handles: &ActionHandles,
     gateway: &GatewayCredentials,
     adapter: &Adapter,
     chat: &str,
     message: &str,
 ) -> Result<(), Answer> {
-    if connector.single.as_ref() == Some(&gateway.instance) {
+    if handles.is_single(gateway) {
         return Ok(());
     }
     let instance = gateway.instance.clone();
     let message = format!("{}:{chat}:{message}", adapter.platform());
-    match connector.db.read(move |reader| reader.is_own_message(&instance, &message)).await {
+    match handles.db.read(move |reader| reader.is_own_message(&instance, &message)).await {
         Ok(true) => Ok(()),
         Ok(false) => {
             let code = Some(Kind::NotFound.name().to_owned());

@@ -8,9 +8,8 @@ use std::collections::HashMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use petasos_gateway::Commit;
 use petasos_gateway::shell::Db;
-use petasos_gateway::{Error, clock};
+use petasos_gateway::{Commit, Error, clock};
 use petasos_relay::Answer;
 use petasos_runtime::fault_injection::{PlantedBug, planted};
 use petasos_store::connector::RequestState;
@@ -24,8 +23,9 @@ const LOST: &str = "the connector was interrupted while it asked the platform";
 
 type RequestKey = (String, String);
 
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct RequestTable {
+    db: Db,
     /// Calls in flight in this process.
     open: Mutex<HashMap<RequestKey, watch::Receiver<Option<Answer>>>>,
 }
@@ -44,10 +44,13 @@ impl Drop for InFlight<'_> {
 }
 
 impl RequestTable {
+    pub(crate) fn new(db: Db) -> Self {
+        Self { db, open: Mutex::default() }
+    }
+
     /// `place`: platform and chat, recorded with the message id.
     pub(crate) async fn run_once(
         &self,
-        db: &Db,
         instance: &str,
         request: &str,
         place: &str,
@@ -61,10 +64,10 @@ impl RequestTable {
                 return answer.unwrap_or_else(|| Answer::doubtful(LOST));
             }
         };
-        let answer = match record_start(db, &open.key).await {
+        let answer = match self.record_start(&open.key).await {
             Ok(RequestState::New) => {
                 let answer = work.await;
-                if let Err(error) = store_answer(db, &open.key, place, &answer).await {
+                if let Err(error) = self.store_answer(&open.key, place, &answer).await {
                     // A repeat then gets an unknown outcome.
                     tracing::error!(%error, "cannot store the answer of a request");
                 }
@@ -89,39 +92,39 @@ impl RequestTable {
         Ok(InFlight { requests: self, key: name, sender })
     }
 
+    async fn record_start(&self, (instance, request): &RequestKey) -> Result<RequestState, Error> {
+        if planted(PlantedBug::RepeatsRequests) {
+            return Ok(RequestState::New);
+        }
+        let instance = instance.clone();
+        let request = request.clone();
+        let now = clock::now();
+        self.db.write(Commit::Connector, move |tx| tx.begin_request(&instance, &request, now)).await
+    }
+
+    async fn store_answer(
+        &self,
+        (instance, request): &RequestKey,
+        place: &str,
+        answer: &Answer,
+    ) -> Result<(), Error> {
+        let instance = instance.clone();
+        let request = request.clone();
+        let message = answer.message_id.as_ref().map(|id| format!("{place}:{id}"));
+        let known = answer.success || answer.ambiguous;
+        let text = answer.value().to_string();
+        let stored = self.db.write(Commit::Connector, move |tx| {
+            if known {
+                return tx.finish_request(&instance, &request, &text, message.as_deref());
+            }
+            tx.delete_request(&instance, &request)
+        });
+        stored.await
+    }
+
     fn lock(&self) -> MutexGuard<'_, HashMap<RequestKey, watch::Receiver<Option<Answer>>>> {
         self.open.lock().unwrap_or_else(PoisonError::into_inner)
     }
-}
-
-async fn record_start(db: &Db, (instance, request): &RequestKey) -> Result<RequestState, Error> {
-    if planted(PlantedBug::RepeatsRequests) {
-        return Ok(RequestState::New);
-    }
-    let instance = instance.clone();
-    let request = request.clone();
-    let now = clock::now();
-    db.write(Commit::Connector, move |tx| tx.begin_request(&instance, &request, now)).await
-}
-
-async fn store_answer(
-    db: &Db,
-    (instance, request): &RequestKey,
-    place: &str,
-    answer: &Answer,
-) -> Result<(), Error> {
-    let instance = instance.clone();
-    let request = request.clone();
-    let message = answer.message_id.as_ref().map(|id| format!("{place}:{id}"));
-    let known = answer.success || answer.ambiguous;
-    let text = answer.value().to_string();
-    db.write(Commit::Connector, move |tx| {
-        if known {
-            return tx.finish_request(&instance, &request, &text, message.as_deref());
-        }
-        tx.delete_request(&instance, &request)
-    })
-    .await
 }
 
 fn parse_answer(text: &str) -> Answer {

@@ -11,6 +11,7 @@ use futures_util::stream::{SplitSink, SplitStream};
 use futures_util::{SinkExt, StreamExt};
 use hyper::upgrade::{OnUpgrade, Upgraded};
 use hyper_util::rt::TokioIo;
+use petasos_gateway::shell::{Db, ShutdownHandle};
 use petasos_relay::token::Refused;
 use petasos_relay::{FromConnector, FromGateway, LONGEST_READ, Lines, close};
 use petasos_store::connector::GatewayCredentials;
@@ -23,7 +24,10 @@ use tokio_tungstenite::tungstenite::protocol::frame::coding::CloseCode;
 use tokio_tungstenite::tungstenite::protocol::{CloseFrame, Role, WebSocketConfig};
 use tokio_tungstenite::tungstenite::{Error, Message};
 
-use crate::context::ConnectorContext;
+use crate::adapters::Adapters;
+use crate::instances::queue::Queue;
+use crate::instances::task::Instances;
+use crate::outbound::actions::ActionHandles;
 
 mod descriptor;
 mod session;
@@ -42,7 +46,27 @@ const READ_BUFFER: usize = 4096;
 /// Limit of the closing handshake.
 const CLOSE_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// Handle of a socket.
+/// Handles of the sockets.
+#[derive(Debug)]
+pub(crate) struct SocketHandles {
+    pub(crate) db: Db,
+    pub(crate) queue: Queue,
+    pub(crate) adapters: Arc<Adapters>,
+    pub(crate) instances: Arc<Instances>,
+    pub(crate) actions: Arc<ActionHandles>,
+    pub(crate) timeouts: SocketTimeouts,
+    pub(crate) shutdown: ShutdownHandle,
+}
+
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct SocketTimeouts {
+    /// A socket without any frame for this long is closed.
+    pub(crate) silence: Duration,
+    /// For the first hello.
+    pub(crate) hello: Duration,
+}
+
+/// One open socket.
 #[derive(Debug, Clone)]
 pub(crate) struct SocketHandle {
     pub(crate) gateway: String,
@@ -105,7 +129,7 @@ impl<T: AsyncRead + AsyncWrite + Send + Unpin + 'static> Io for T {}
 
 /// Serves the socket until it closes.
 pub(crate) async fn serve(
-    connector: Arc<ConnectorContext>,
+    handles: Arc<SocketHandles>,
     io: impl Io,
     gateway: Result<GatewayCredentials, Refused>,
 ) {
@@ -115,7 +139,7 @@ pub(crate) async fn serve(
         .max_frame_size(Some(LONGEST_READ));
     let stream = WebSocketStream::from_raw_socket(io, Role::Server, Some(limits)).await;
     match gateway {
-        Ok(gateway) => run(connector, stream, gateway).await,
+        Ok(gateway) => run(handles, stream, gateway).await,
         Err(refused) => refuse(stream, refused).await,
     }
 }
@@ -134,26 +158,22 @@ async fn refuse(mut stream: WebSocketStream<impl Io>, refused: Refused) {
     let _ = timeout(CLOSE_TIMEOUT, closing).await;
 }
 
-async fn run(
-    connector: Arc<ConnectorContext>,
-    stream: WebSocketStream<impl Io>,
-    gateway: GatewayCredentials,
-) {
+async fn run(handles: Arc<SocketHandles>, stream: WebSocketStream<impl Io>, gateway: GatewayCredentials) {
     let (sink, stream) = stream.split();
     let (lines, waiting) = mpsc::channel(SEND_QUEUE_LINES);
     let (close, ending) = watch::channel(None);
     let bytes = Arc::new(AtomicUsize::new(0));
     let wire = SocketHandle { gateway: gateway.id.clone(), lines, waiting: bytes.clone(), close };
-    let every = connector.silence / 2;
+    let every = handles.timeouts.silence / 2;
     let writer = petasos_runtime::spawn(write(sink, waiting, bytes, ending, every));
-    let mut session = SocketSession::new(connector.clone(), gateway, wire.clone());
-    read(&connector, stream, &mut session, &wire, writer).await;
+    let mut session = SocketSession::new(handles.clone(), gateway, wire.clone());
+    read(&handles, stream, &mut session, &wire, writer).await;
     session.close().await;
 }
 
 /// Reads until either end closes.
 async fn read<S: Io>(
-    connector: &ConnectorContext,
+    handles: &SocketHandles,
     mut stream: SplitStream<WebSocketStream<S>>,
     session: &mut SocketSession,
     wire: &SocketHandle,
@@ -162,9 +182,9 @@ async fn read<S: Io>(
     let mut sink = None;
     let mut lines = Lines::default();
     let mut skipped = 0_u32;
-    let hello_by = Instant::now() + connector.hello_within;
+    let hello_by = Instant::now() + handles.timeouts.hello;
     loop {
-        let silent_at = Instant::now() + connector.silence;
+        let silent_at = Instant::now() + handles.timeouts.silence;
         let until = if session.has_begun() { silent_at } else { silent_at.min(hello_by) };
         let message = petasos_runtime::select! {
             message = tokio::time::timeout_at(until, stream.next()) => message,
@@ -172,7 +192,7 @@ async fn read<S: Io>(
                 sink = ended.ok();
                 break;
             }
-            () = connector.shutdown.stopped() => {
+            () = handles.shutdown.stopped() => {
                 wire.close(close::GOING_AWAY, "");
                 break;
             }

@@ -8,9 +8,7 @@ use petasos_relay::{Answer, FromConnector, FromGateway, MOST_IDENTITIES, close};
 use petasos_store::connector::GatewayCredentials;
 use tokio::sync::Semaphore;
 
-use super::SocketHandle;
-use super::descriptor;
-use crate::context::ConnectorContext;
+use super::{SocketHandle, SocketHandles, descriptor};
 use crate::instances::task::InstanceCommand;
 use crate::outbound::actions;
 
@@ -20,7 +18,7 @@ const MAX_CONCURRENT: usize = 64;
 const ANY_PLATFORM: &str = "relay";
 
 pub(super) struct SocketSession {
-    connector: Arc<ConnectorContext>,
+    handles: Arc<SocketHandles>,
     gateway: Arc<GatewayCredentials>,
     wire: SocketHandle,
     /// Set by the first hello.
@@ -37,13 +35,9 @@ struct SocketIdentity {
 }
 
 impl SocketSession {
-    pub(super) fn new(
-        connector: Arc<ConnectorContext>,
-        gateway: GatewayCredentials,
-        wire: SocketHandle,
-    ) -> Self {
+    pub(super) fn new(handles: Arc<SocketHandles>, gateway: GatewayCredentials, wire: SocketHandle) -> Self {
         let requests = Arc::new(Semaphore::new(MAX_CONCURRENT));
-        Self { connector, gateway: Arc::new(gateway), wire, epoch: None, identities: vec![], requests }
+        Self { handles, gateway: Arc::new(gateway), wire, epoch: None, identities: vec![], requests }
     }
 
     pub(super) const fn has_begun(&self) -> bool {
@@ -87,7 +81,7 @@ impl SocketSession {
         };
         let epoch = match self.epoch {
             Some(epoch) => epoch,
-            None => match self.connector.queue.claim(&self.gateway).await {
+            None => match self.handles.queue.claim(&self.gateway).await {
                 Ok(Some(epoch)) => epoch,
                 Ok(None) => return self.wire.close(close::UNAUTHORIZED, close::REFUSED),
                 Err(error) => {
@@ -114,7 +108,7 @@ impl SocketSession {
     async fn recheck_authorisation(&self) {
         let id = self.gateway.id.clone();
         let now = clock::now();
-        match self.connector.db.read(move |reader| reader.gateway(&id, now)).await {
+        match self.handles.db.read(move |reader| reader.gateway(&id, now)).await {
             Ok(Some(_)) => {}
             Ok(None) => self.wire.close(close::UNAUTHORIZED, close::REFUSED),
             Err(error) => {
@@ -125,7 +119,7 @@ impl SocketSession {
     }
 
     fn adapter_for(&self, platform: &str, bot_id: &str) -> Option<Arc<Adapter>> {
-        let adapters = &self.connector.adapters;
+        let adapters = &self.handles.adapters;
         let adapter = if platform == ANY_PLATFORM { adapters.first() } else { adapters.named(platform) };
         adapter.filter(|adapter| bot_id.is_empty() || adapter.account() == bot_id).cloned()
     }
@@ -151,11 +145,11 @@ impl SocketSession {
             self.wire.send_frame(&answer(busy));
             return;
         };
-        let connector = self.connector.clone();
+        let handles = self.handles.actions.clone();
         let gateway = self.gateway.clone();
         let wire = self.wire.clone();
         petasos_runtime::spawn(async move {
-            let answer = actions::handle(connector, gateway, adapter, request.clone(), action).await;
+            let answer = actions::handle(handles, gateway, adapter, request.clone(), action).await;
             if let Ok(line) = (FromConnector::Answer { request, answer }).line() {
                 wire.send_when_free(line).await;
             }
@@ -175,7 +169,7 @@ impl SocketSession {
         // A gateway without a platform learns it from inbound events.
         let any =
             self.identities.iter().any(|it| it.platform == ANY_PLATFORM) && bot_id.is_none_or(str::is_empty);
-        let adapter = self.connector.adapters.named(platform).filter(|_| any);
+        let adapter = self.handles.adapters.named(platform).filter(|_| any);
         adapter.cloned().ok_or("no hello on this socket for that platform")
     }
 
@@ -183,13 +177,13 @@ impl SocketSession {
     async fn interrupt(&self, session_key: String) {
         let tenant = self.gateway.tenant.clone();
         let key = session_key.clone();
-        let found = self.connector.db.read(move |reader| reader.session_of(&tenant, &key)).await;
+        let found = self.handles.db.read(move |reader| reader.session_of(&tenant, &key)).await;
         match found {
             Ok(Some((instance, chat_id))) => {
                 let by = self.epoch.filter(|_| instance == self.gateway.instance).unwrap_or_default();
                 let command = InstanceCommand::Interrupt { session_key, chat_id, by };
                 // The instance may be stopping.
-                let _ = self.connector.instances.send(&self.connector, &instance, command).await;
+                let _ = self.handles.instances.send(&instance, command).await;
             }
             Ok(None) => {}
             Err(error) => tracing::warn!(%error, "cannot forward an interrupt"),
@@ -198,6 +192,6 @@ impl SocketSession {
 
     async fn send(&self, command: InstanceCommand) {
         // Fails only during shutdown.
-        let _ = self.connector.instances.send(&self.connector, &self.gateway.instance, command).await;
+        let _ = self.handles.instances.send(&self.gateway.instance, command).await;
     }
 }
