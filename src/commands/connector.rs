@@ -13,7 +13,7 @@ use petasos_cli::failure::{Failure, WRITABLE_ADVICE};
 use petasos_cli::lock;
 use petasos_cli::print::{self, WARNING, now, outln, styled};
 use petasos_connector::ConnectorStatus;
-use petasos_core::Platform;
+use petasos_core::{InstanceId, Platform, TenantId};
 use petasos_platforms::AdapterKind;
 use petasos_store::connector::GatewayCredentials;
 use petasos_store::{Error as StoreError, Reader, Store, Tx};
@@ -131,8 +131,8 @@ fn status(context: &Context) -> Result<ExitCode, Failure> {
     limits.retain(|penalty| penalty.until > now());
     let running = lock::is_held(&context.home.connector_lock());
     let live = ConnectorStatus::read(context.home.path()).filter(|_| running).map(|status| status.0);
-    let mode = |id: &str| {
-        let of = live.as_ref()?.get("instances")?.as_array()?.iter().find(|it| it["id"] == *id)?;
+    let mode = |id: &InstanceId| {
+        let of = live.as_ref()?.get("instances")?.as_array()?.iter().find(|it| it["id"] == id.as_str())?;
         of["mode"].as_str().map(str::to_owned)
     };
     let instances = depths.iter().map(|depth| {
@@ -203,7 +203,7 @@ fn one_of(names: &[&str]) -> String {
     }
 }
 
-fn require_tenant(tx: &Tx<'_>, tenant: &str) -> petasos_store::Result<()> {
+fn require_tenant(tx: &Tx<'_>, tenant: &TenantId) -> petasos_store::Result<()> {
     let exists = tx.tenants()?.iter().any(|known| known == tenant);
     if exists { Ok(()) } else { Err(StoreError::Missing("tenant")) }
 }

@@ -8,6 +8,7 @@ use petasos_cli::commands::Context;
 use petasos_cli::failure::Failure;
 use petasos_cli::print::{self, SUCCESS, outln, styled};
 use petasos_config::keys;
+use petasos_core::{InstanceId, TenantId};
 use petasos_gateway::home;
 use petasos_platforms::Secret;
 use petasos_platforms::relay;
@@ -29,22 +30,19 @@ pub(crate) async fn enroll(context: &Context, arguments: EnrollArguments) -> Res
     let url = arguments.connector_url.clone().or_else(|| wire_relay::url(settings)).ok_or_else(|| {
         Failure::new("no connector address is given").next("petasos enroll --connector-url URL")
     })?;
-    let gateway_id = arguments
-        .gateway_id
-        .or_else(|| settings.get(&keys::relay::ID))
-        .unwrap_or_else(wire_relay::default_id);
+    let gateway_id = arguments.gateway_id.unwrap_or_else(|| wire_relay::gateway_id(settings));
     let request = relay::Enroll {
         url,
         token: Secret::new(token.trim()),
         gateway_id,
         wake_url: arguments.wake_url.clone().or_else(|| settings.get(&keys::relay::WAKE_URL)),
-        instance_id: settings.get(&keys::relay::INSTANCE_ID),
+        instance_id: settings.get(&keys::relay::INSTANCE_ID).map(InstanceId),
         grant: wire_relay::grant(settings),
     };
     let enrolled = relay::enroll(&request).await.map_err(|refused| Failure::new(refused.to_string()))?;
     store_credentials(context, &enrolled, arguments.connector_url.as_deref(), arguments.wake_url.as_deref())?;
     let id = &enrolled.credentials.gateway_id;
-    let tenant = enrolled.tenant.as_deref().unwrap_or("-");
+    let tenant = enrolled.tenant.as_ref().map_or("-", TenantId::as_str);
     if context.json {
         let output = json!({"gateway_id": id, "tenant": tenant, "secret": HIDDEN, "delivery_key": HIDDEN});
         print::json(&output)?;

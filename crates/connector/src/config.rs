@@ -3,6 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use petasos_core::InstanceId;
 use petasos_core::access::Access;
 use petasos_core::session::KeyOptions;
 use petasos_gateway::home::bot_lock::BotLock;
@@ -25,7 +26,7 @@ pub struct Config {
     /// Access policy of the single instance.
     pub access: Access,
     /// Gets the messages of all authorised authors.
-    pub single_instance: Option<String>,
+    pub single_instance: Option<InstanceId>,
     /// Must match the gateways' session keys.
     pub keys: KeyOptions,
     pub terms: SessionPolicy,

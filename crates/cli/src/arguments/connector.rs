@@ -1,6 +1,7 @@
 //! Arguments of `enroll` and `connector`.
 
 use clap::{Args, Subcommand};
+use petasos_core::{GatewayId, InstanceId, TenantId};
 
 #[derive(Debug, Args)]
 pub struct EnrollArguments {
@@ -12,7 +13,7 @@ pub struct EnrollArguments {
     pub connector_url: Option<String>,
     /// Name of this gateway at the connector [default: derived from the host name]
     #[arg(long)]
-    pub gateway_id: Option<String>,
+    pub gateway_id: Option<GatewayId>,
     /// URL that the connector calls to wake a sleeping gateway
     #[arg(long)]
     pub wake_url: Option<String>,
@@ -42,7 +43,7 @@ pub enum ConnectorAction {
     EnrollToken {
         /// Tenant of the gateway
         #[arg(long, value_name = "TENANT")]
-        tenant: String,
+        tenant: TenantId,
         /// Lifetime of the token
         #[arg(long, value_name = "SECONDS", default_value_t = 3600, value_parser = clap::value_parser!(u64).range(1..=604_800))]
         within: u64,
@@ -51,7 +52,7 @@ pub enum ConnectorAction {
     IdentityToken {
         /// Tenant of the installer
         #[arg(long, value_name = "TENANT")]
-        tenant: String,
+        tenant: TenantId,
     },
     /// Route the messages of a person, or of a whole scope, to one agent
     Bind {
@@ -61,7 +62,7 @@ pub enum ConnectorAction {
         id: String,
         /// Instance of the agent
         #[arg(long, value_name = "INSTANCE")]
-        instance: String,
+        instance: InstanceId,
         /// Apply to everyone in that guild, workspace or group
         #[arg(long)]
         scope: bool,
@@ -80,7 +81,7 @@ pub enum ConnectorAction {
     Link {
         /// Instance of the agent
         #[arg(long, value_name = "INSTANCE")]
-        instance: String,
+        instance: InstanceId,
     },
     /// Show instances, their queues and dead letters
     Status,
@@ -89,7 +90,7 @@ pub enum ConnectorAction {
 #[derive(Debug, Subcommand)]
 pub enum TenantAction {
     /// Add a tenant
-    Add { id: String },
+    Add { id: TenantId },
     /// List tenants
     List,
 }
@@ -98,13 +99,13 @@ pub enum TenantAction {
 pub enum GatewayAction {
     /// Add a gateway and print its secret
     Add {
-        id: String,
+        id: GatewayId,
         /// Tenant of the gateway
         #[arg(long, value_name = "TENANT")]
-        tenant: String,
+        tenant: TenantId,
         /// Instance of the agent
         #[arg(long, value_name = "INSTANCE")]
-        instance: String,
+        instance: InstanceId,
         /// URL that the connector calls to wake it
         #[arg(long, value_name = "URL")]
         wake_url: Option<String>,
@@ -112,9 +113,9 @@ pub enum GatewayAction {
     /// List gateways
     List,
     /// Create a new secret for a gateway and print it; the old one stays valid for a day
-    Rotate { id: String },
+    Rotate { id: GatewayId },
     /// Revoke a gateway and disconnect it at once
-    Revoke { id: String },
+    Revoke { id: GatewayId },
 }
 
 fn platform_help() -> String {

@@ -1,6 +1,7 @@
 //! Authenticates a gateway by the token of its `Authorization` header.
 
 use aws_lc_rs::hmac;
+use petasos_core::GatewayId;
 use petasos_gateway::shell::Db;
 use petasos_gateway::{Error, clock};
 use petasos_relay::token::{self, Claim, Refused};
@@ -14,7 +15,7 @@ pub(crate) async fn authenticate(
     let Some(claim) = authorization.and_then(token::bearer).and_then(Claim::read) else {
         return Ok(Err(Refused::Unauthorized));
     };
-    let id = claim.payload.clone();
+    let id = GatewayId(claim.payload.clone());
     let now = clock::now();
     let found = db.read(move |reader| reader.gateway(&id, now)).await?;
     let secrets = found.iter().flat_map(|gateway| &gateway.secrets).map(String::as_str);

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use axum::http::StatusCode;
 use axum::response::Response;
-use petasos_core::Platform;
+use petasos_core::{InstanceId, Platform};
 use petasos_gateway::Commit;
 use petasos_gateway::{Error, clock};
 use petasos_platforms::listener::{error_response, json_response};
@@ -44,7 +44,7 @@ pub(crate) async fn add_scope(
     let single = management.single.clone();
     let granted = management
         .db
-        .write(Commit::Connector, move |tx| claim_scope(tx, single.as_deref(), platform, &scope, &instance));
+        .write(Commit::Connector, move |tx| claim_scope(tx, single.as_ref(), platform, &scope, &instance));
     if !granted.await? {
         return Ok(error_response(
             StatusCode::FORBIDDEN,
@@ -57,10 +57,10 @@ pub(crate) async fn add_scope(
 /// The only path to a scope. `false`: not allowed.
 pub(crate) fn claim_scope(
     tx: &Tx<'_>,
-    single: Option<&str>,
+    single: Option<&InstanceId>,
     platform: Platform,
     scope: &str,
-    instance: &str,
+    instance: &InstanceId,
 ) -> Result<bool, StoreError> {
     let may = single == Some(instance) || tx.knows_scope(instance, platform, scope)?;
     if may { tx.grant_scope(platform, scope, instance).map(|()| true) } else { Ok(false) }

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use petasos_core::message::{Attachment, Inbound};
-use petasos_core::{Millis, Source};
+use petasos_core::{InstanceId, Millis, Source};
 use petasos_gateway::shell::Db;
 use petasos_gateway::{Commit, Error, clock};
 use petasos_platforms::{MediaKind, OpenFile, OutgoingFile};
@@ -51,7 +51,7 @@ impl MediaFiles {
     /// Download addresses for the files of a message, by platform reference.
     pub(crate) async fn offer(
         &self,
-        instance: &str,
+        instance: &InstanceId,
         event: &Inbound,
         now: Millis,
     ) -> Result<HashMap<String, String>, Error> {
@@ -59,7 +59,7 @@ impl MediaFiles {
             let offered = json!({ "source": event.source, "attachment": file }).to_string();
             let media = Media {
                 id: random_id(),
-                instance: instance.to_owned(),
+                instance: instance.clone(),
                 reference: Some(offered),
                 name: file.name.clone(),
                 mime: file.mime.clone(),
@@ -83,7 +83,7 @@ impl MediaFiles {
     /// Stores an outbound file and returns its id.
     pub(crate) async fn store(
         &self,
-        instance: &str,
+        instance: &InstanceId,
         bytes: &[u8],
         name: Option<String>,
         mime: Option<String>,
@@ -93,7 +93,7 @@ impl MediaFiles {
         self.create_folder().await.map_err(failed)?;
         let path = self.folder.join(&id);
         let size = bytes.len() as u64;
-        let instance = instance.to_owned();
+        let instance = instance.clone();
         let expires_at = clock::now().after(UPLOAD_RETENTION);
         let media = Media { id: id.clone(), instance, reference: None, name, mime, size, expires_at };
         fs::write(&path, bytes).await.map_err(failed)?;
@@ -113,7 +113,11 @@ impl MediaFiles {
     }
 
     /// Reads a file of this instance.
-    pub(crate) async fn fetch(&self, instance: &str, id: &str) -> Result<Option<(Vec<u8>, Media)>, Error> {
+    pub(crate) async fn fetch(
+        &self,
+        instance: &InstanceId,
+        id: &str,
+    ) -> Result<Option<(Vec<u8>, Media)>, Error> {
         let Some(media) = self.find(instance, id).await? else { return Ok(None) };
         let bytes = match &media.reference {
             None => match fs::read(self.folder.join(&media.id)).await {
@@ -157,7 +161,7 @@ impl MediaFiles {
     /// Opens an outbound file that this instance uploaded.
     pub(crate) async fn open_upload(
         &self,
-        instance: &str,
+        instance: &InstanceId,
         url: &str,
         kind: Kind,
         name: Option<String>,
@@ -180,9 +184,9 @@ impl MediaFiles {
         Ok(OutgoingFile { opened, name, mime: mime(kind), show })
     }
 
-    async fn find(&self, instance: &str, id: &str) -> Result<Option<Media>, Error> {
+    async fn find(&self, instance: &InstanceId, id: &str) -> Result<Option<Media>, Error> {
         let id = id.to_owned();
-        let instance = instance.to_owned();
+        let instance = instance.clone();
         let now = clock::now();
         self.db.read(move |reader| reader.media(&id, &instance, now)).await
     }

@@ -6,7 +6,7 @@ use std::time::Duration;
 use axum::http::header::RETRY_AFTER;
 use axum::http::{HeaderValue, StatusCode};
 use axum::response::Response;
-use petasos_core::Platform;
+use petasos_core::{GatewayId, InstanceId, Platform, TenantId};
 use petasos_gateway::shell::Db;
 use petasos_gateway::{Commit, Error, clock};
 use petasos_platforms::listener::{error_response, json_response};
@@ -26,7 +26,7 @@ const MAX_SCOPES: usize = 256;
 #[derive(Debug)]
 pub(crate) struct Management {
     pub(crate) db: Db,
-    pub(crate) single: Option<String>,
+    pub(crate) single: Option<InstanceId>,
     /// Per tenant.
     pub(crate) max_gateways: u32,
     pub(crate) provisioning: ProvisioningLimiter,
@@ -57,7 +57,7 @@ pub(crate) async fn provision(
         let mut granted = vec![];
         for scope in scopes {
             let Some(platform) = platform else { continue };
-            match bindings::claim_scope(tx, single.as_deref(), platform, &scope, &gateway.instance) {
+            match bindings::claim_scope(tx, single.as_ref(), platform, &scope, &gateway.instance) {
                 Ok(true) => granted.push(scope),
                 // Refused scopes are missing from the answer.
                 Ok(false) | Err(StoreError::Conflict(_)) => {}
@@ -171,29 +171,30 @@ async fn put_wake_url(
 
 /// The gateway that a request asks for.
 struct GatewayRequest {
-    gateway: String,
-    instance: Option<String>,
+    gateway: GatewayId,
+    instance: InstanceId,
     wake_url: Option<String>,
 }
 
 impl GatewayRequest {
     fn parse(body: &Value) -> Option<Self> {
         let gateway = field(body, "gatewayId")?;
+        let instance = field(body, "instanceId").unwrap_or_else(|| gateway.clone());
         let wake_url = body.get("wakeUrl").and_then(Value::as_str).map(str::to_owned);
         let wake_url = wake_url.filter(|url| !url.is_empty() && url.len() <= MAX_URL_LENGTH);
-        Some(Self { gateway, instance: field(body, "instanceId"), wake_url })
+        Some(Self { gateway: GatewayId(gateway), instance: InstanceId(instance), wake_url })
     }
 
     /// Returns the tenant's gateway of this name, created if absent. `max`: gateways, and instances, per tenant.
-    fn ensure(&self, tx: &Tx<'_>, tenant: &str, max: u32) -> Result<GatewayCredentials, StoreError> {
+    fn ensure(&self, tx: &Tx<'_>, tenant: &TenantId, max: u32) -> Result<GatewayCredentials, StoreError> {
         let now = clock::now();
         let gateway = match tx.gateways()?.into_iter().find(|row| row.id == self.gateway) {
-            Some(row) if row.tenant == tenant && !row.revoked => {
+            Some(row) if row.tenant == *tenant && !row.revoked => {
                 tx.gateway(&self.gateway, now)?.ok_or(StoreError::Missing("gateway"))?
             }
             Some(_) => return Err(StoreError::Conflict("this gatewayId is taken; choose another")),
             None => {
-                let instance = self.instance.as_ref().unwrap_or(&self.gateway);
+                let instance = &self.instance;
                 if tx.is_contested(instance)? {
                     return Err(StoreError::Conflict(
                         "the owner of the connector adds the first gateway of this agent",

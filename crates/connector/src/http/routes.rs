@@ -24,7 +24,7 @@ use tokio::sync::OwnedSemaphorePermit;
 use tokio::time::timeout;
 use tokio_tungstenite::tungstenite::handshake::derive_accept_key;
 
-use super::concurrency::{ConcurrencyPermit, LimitKind, ServerLimits};
+use super::concurrency::{ConcurrencyPermit, LimitKey, ServerLimits};
 use super::files::MediaFiles;
 use super::manage::Management;
 use super::{authentication, concurrency, files, manage};
@@ -116,7 +116,7 @@ impl HttpServer {
         let gateway = gateway.map_err(|error| failure(&error))?;
         let (slots, permit) = match &gateway {
             Ok(gateway) => {
-                let permit = self.limits.gateways.try_acquire(LimitKind::Socket, gateway);
+                let permit = self.limits.gateways.try_acquire(LimitKey::Socket(gateway.id.clone()));
                 (&self.limits.sockets, Some(permit.ok_or_else(busy)?))
             }
             Err(_refused) => (&self.limits.refusals, None),
@@ -137,9 +137,8 @@ impl HttpServer {
             Ok(gateway) => gateway,
             Err(reason) => return Ok(Err(unauthorized(reason))),
         };
-        let Some(permit) = self.limits.gateways.acquire(LimitKind::Request, &gateway).await else {
-            return Ok(Err(busy()));
-        };
+        let key = LimitKey::Request(gateway.id.clone());
+        let Some(permit) = self.limits.gateways.acquire(key).await else { return Ok(Err(busy())) };
         if let Some(slot) = request.extensions().get::<ConnectionSlot>() {
             slot.mark_authenticated();
         }
@@ -198,7 +197,7 @@ impl HttpServer {
         &self,
         gateway: &GatewayCredentials,
     ) -> Option<(ConcurrencyPermit, OwnedSemaphorePermit)> {
-        let permit = self.limits.gateways.acquire(LimitKind::File, gateway).await?;
+        let permit = self.limits.gateways.acquire(LimitKey::File(gateway.tenant.clone())).await?;
         let transfer = self.limits.transfers.clone().acquire_owned();
         let slot = timeout(concurrency::ACQUIRE_TIMEOUT, transfer).await.ok()?.ok()?;
         Some((permit, slot))

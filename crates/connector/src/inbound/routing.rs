@@ -7,7 +7,7 @@
 use petasos_core::access::{self, Access, AccessDecision, SenderTrust};
 use petasos_core::message::{ChatType, Delivery};
 use petasos_core::session::KeyOptions;
-use petasos_core::{Millis, Route, Source};
+use petasos_core::{InstanceId, Millis, Route, Source};
 use petasos_store::connector::ChatPolicy;
 use petasos_store::{Error as StoreError, Reads, Tx};
 
@@ -15,7 +15,7 @@ use petasos_store::{Error as StoreError, Reads, Tx};
 pub(crate) struct RoutingRules {
     /// Access policy of the single instance.
     pub(crate) access: Access,
-    pub(crate) single: Option<String>,
+    pub(crate) single: Option<InstanceId>,
     pub(crate) keys: KeyOptions,
 }
 
@@ -24,7 +24,7 @@ pub(crate) fn instance_for(
     db: &Reads,
     rules: &RoutingRules,
     source: &Source,
-) -> Result<Option<String>, StoreError> {
+) -> Result<Option<InstanceId>, StoreError> {
     let bound = match &source.user_id {
         Some(user) if source.chat_type == ChatType::Dm => db.instance_of_direct(source.platform, user)?,
         Some(user) => db.instance_of_author(source.platform, user)?,

@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use petasos_core::message::{Delivery, Inbound};
 use petasos_core::session::session_key;
-use petasos_core::{LinkId, Millis, Route, SessionKey, Source};
+use petasos_core::{InstanceId, LinkId, Millis, Route, SessionKey, Source};
 use petasos_gateway::shell::{AcceptedBatch, Db, LinkSink};
 use petasos_gateway::{Commit, Error, clock};
 use petasos_platforms::{Adapter, Post, PostOutcome, Unreadable};
@@ -39,7 +39,7 @@ pub(crate) struct ConnectorSink {
 }
 
 enum Routing {
-    Deliver(String),
+    Deliver(InstanceId),
     Link(String),
     Duplicate,
     Dropped,
@@ -120,7 +120,7 @@ impl ConnectorSink {
     async fn enqueue(
         &self,
         link: &LinkId,
-        instance: String,
+        instance: InstanceId,
         mut event: Inbound,
     ) -> Result<oneshot::Receiver<Result<(), Error>>, Error> {
         let now = clock::now();
@@ -148,7 +148,7 @@ impl ConnectorSink {
         InstanceChat {
             platform: source.platform,
             chat_id: Route::to_source(source, Delivery::Push).chat_id,
-            session_key: session_key(source, &self.rules.keys).as_str().to_owned(),
+            session_key: session_key(source, &self.rules.keys),
             thread_id: source.thread_id.clone(),
             scope_id: source.scope_id.clone(),
             chat_type: source.chat_type.as_str().to_owned(),

@@ -2,6 +2,7 @@
 
 use std::collections::HashMap;
 
+use petasos_core::InstanceId;
 use petasos_gateway::shell::Db;
 use petasos_gateway::{Commit, Error, clock};
 use petasos_relay::Session;
@@ -34,14 +35,14 @@ impl Queue {
     }
 
     /// The stored state of an instance.
-    pub(crate) async fn load(&self, instance: &str) -> Result<Session, Error> {
-        let instance = instance.to_owned();
+    pub(crate) async fn load(&self, instance: &InstanceId) -> Result<Session, Error> {
+        let instance = instance.clone();
         let (entries, idle) = self.db.read(move |reader| reader.queue_of(&instance)).await?;
         Ok(Session::recover(entries, idle))
     }
 
-    pub(crate) async fn wake_url(&self, instance: &str) -> Result<Option<String>, Error> {
-        let instance = instance.to_owned();
+    pub(crate) async fn wake_url(&self, instance: &InstanceId) -> Result<Option<String>, Error> {
+        let instance = instance.clone();
         let found = self.db.read(move |reader| reader.instance(&instance)).await?;
         Ok(found.and_then(|instance| instance.wake_url))
     }
@@ -68,20 +69,20 @@ impl Queue {
     /// Returns the committed events for delivery.
     pub(crate) async fn commit(
         &self,
-        instance: &str,
+        instance: &InstanceId,
         changes: QueueWrites,
     ) -> Result<HashMap<String, Arrival>, Error> {
         if changes.writes.is_empty() && changes.passed.is_empty() && changes.too_long.is_empty() {
             return Ok(changes.fresh);
         }
-        let instance = instance.to_owned();
+        let instance = instance.clone();
         self.db
             .write(Commit::Connector, move |tx| apply(tx, &instance, &changes).map(|()| changes.fresh))
             .await
     }
 }
 
-fn apply(tx: &Tx<'_>, instance: &str, changes: &QueueWrites) -> Result<(), StoreError> {
+fn apply(tx: &Tx<'_>, instance: &InstanceId, changes: &QueueWrites) -> Result<(), StoreError> {
     let now = clock::now();
     let fresh = |id: &String| changes.fresh.get(id).ok_or(StoreError::Missing("arrival"));
     let mut appended: Vec<&str> = vec![];

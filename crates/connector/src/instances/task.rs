@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use petasos_core::{Platform, Route};
+use petasos_core::{GatewayId, InstanceId, LaneId, Route, SessionKey};
 use petasos_gateway::shell::ShutdownHandle;
 use petasos_gateway::{Error, clock};
 use petasos_relay::session::{
@@ -64,13 +64,13 @@ pub(crate) enum InstanceCommand {
     },
     /// Stops a session. `by`: the requesting socket, which is skipped.
     Interrupt {
-        session_key: String,
+        session_key: SessionKey,
         chat_id: String,
         by: u64,
     },
     /// Closes sockets of gateways that are no longer authorised.
     CheckAuthorisation {
-        authorised: Arc<HashSet<String>>,
+        authorised: Arc<HashSet<GatewayId>>,
     },
     Inspect(oneshot::Sender<InstanceStatus>),
 }
@@ -80,7 +80,7 @@ pub(crate) enum InstanceCommand {
 pub(crate) struct InstanceStatus {
     pub(crate) mode: &'static str,
     pub(crate) backlog: usize,
-    pub(crate) gateways: Vec<String>,
+    pub(crate) gateways: Vec<GatewayId>,
     pub(crate) counters: InstanceCounters,
 }
 
@@ -98,7 +98,7 @@ pub(crate) struct InstanceHandles {
 #[derive(Debug)]
 pub(crate) struct Instances {
     handles: InstanceHandles,
-    mailboxes: Mutex<BTreeMap<String, mpsc::Sender<InstanceCommand>>>,
+    mailboxes: Mutex<BTreeMap<InstanceId, mpsc::Sender<InstanceCommand>>>,
 }
 
 impl Instances {
@@ -106,19 +106,19 @@ impl Instances {
         Self { handles, mailboxes: Mutex::default() }
     }
 
-    pub(crate) async fn send(&self, instance: &str, command: InstanceCommand) -> Result<(), Error> {
+    pub(crate) async fn send(&self, instance: &InstanceId, command: InstanceCommand) -> Result<(), Error> {
         self.mailbox(instance).send(command).await.map_err(|_ended| Error::Stopping)
     }
 
     /// Starts the task if it is not running.
-    pub(crate) fn mailbox(&self, instance: &str) -> mpsc::Sender<InstanceCommand> {
+    pub(crate) fn mailbox(&self, instance: &InstanceId) -> mpsc::Sender<InstanceCommand> {
         let mut all = self.mailboxes.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(known) = all.get(instance).filter(|mailbox| !mailbox.is_closed()) {
             return known.clone();
         }
         let (mailbox, commands) = mpsc::channel(MAILBOX_CAPACITY);
         let task = InstanceTask {
-            id: instance.to_owned(),
+            id: instance.clone(),
             handles: self.handles.clone(),
             session: Session::default(),
             wires: BTreeMap::new(),
@@ -126,25 +126,25 @@ impl Instances {
             notified: HashSet::new(),
         };
         petasos_runtime::spawn(task.run(commands));
-        all.insert(instance.to_owned(), mailbox.clone());
+        all.insert(instance.clone(), mailbox.clone());
         mailbox
     }
 
-    pub(crate) fn running(&self) -> Vec<(String, mpsc::Sender<InstanceCommand>)> {
+    pub(crate) fn running(&self) -> Vec<(InstanceId, mpsc::Sender<InstanceCommand>)> {
         let all = self.mailboxes.lock().unwrap_or_else(PoisonError::into_inner);
         all.iter().map(|(id, mailbox)| (id.clone(), mailbox.clone())).collect()
     }
 }
 
 struct InstanceTask {
-    id: String,
+    id: InstanceId,
     handles: InstanceHandles,
     session: Session,
     /// By socket number.
     wires: BTreeMap<u64, SocketHandle>,
     counters: InstanceCounters,
     /// Chats notified since the queue was last empty.
-    notified: HashSet<(Platform, String)>,
+    notified: HashSet<LaneId>,
 }
 
 /// Sockets must reconnect when the task ends, also after a panic.
@@ -207,7 +207,7 @@ impl InstanceTask {
             match why {
                 DeadLetterReason::Full => full.extend(backs.get(id).cloned()),
                 DeadLetterReason::Old | DeadLetterReason::NotAcknowledged => {
-                    tracing::error!(instance = self.id, id, ?why, "queue entry dead-lettered");
+                    tracing::error!(instance = %self.id, id, ?why, "queue entry dead-lettered");
                 }
             }
         }
@@ -225,7 +225,7 @@ impl InstanceTask {
                 self.notify_overflow(full);
             }
             Err(error) => {
-                tracing::error!(instance = self.id, %error, "commit failed; sockets closed");
+                tracing::error!(instance = %self.id, %error, "commit failed; sockets closed");
                 for done in done {
                     let _ = done.send(Err(error.clone()));
                 }
@@ -249,7 +249,7 @@ impl InstanceTask {
                 batch.changes.fresh.insert(id.clone(), *arrival);
                 if entry.size as usize > petasos_relay::LONGEST_WRITTEN {
                     tracing::warn!(
-                        instance = self.id,
+                        instance = %self.id,
                         size = entry.size,
                         "event longer than a line; dead-lettered"
                     );
@@ -307,8 +307,7 @@ impl InstanceTask {
             self.notified.clear();
         }
         for route in routes {
-            let chat = (route.platform, route.chat_id.clone());
-            if self.notified.len() < MAX_NOTIFIED_CHATS && self.notified.insert(chat) {
+            if self.notified.len() < MAX_NOTIFIED_CHATS && self.notified.insert(route.lane()) {
                 notice::send(&self.handles.adapters, route, FULL);
             }
         }
@@ -327,7 +326,7 @@ impl InstanceTask {
                 Effect::Close { epoch, code } => {
                     if code == close::SUPERSEDED && self.counters.record_superseded(Instant::now()) {
                         tracing::warn!(
-                            instance = self.id,
+                            instance = %self.id,
                             "sockets replace each other; two processes may use one gateway id"
                         );
                     }
@@ -337,7 +336,7 @@ impl InstanceTask {
                 }
                 Effect::Poke => self.wake(),
                 Effect::Overflowed => {
-                    tracing::error!(instance = self.id, "queue full; new events are dead-lettered");
+                    tracing::error!(instance = %self.id, "queue full; new events are dead-lettered");
                 }
             }
         }
@@ -360,10 +359,10 @@ impl InstanceTask {
         match found.map(|found| found.and_then(|(carries, payload)| line(&payload, carries, buffer))) {
             Ok(Some(line)) => self.write(epoch, line),
             Ok(None) => {
-                tracing::error!(instance = self.id, id, "unreadable queue entry; it will be dead-lettered")
+                tracing::error!(instance = %self.id, id, "unreadable queue entry; it will be dead-lettered")
             }
             Err(error) => {
-                tracing::warn!(instance = self.id, %error, "cannot read a queue entry; socket closed");
+                tracing::warn!(instance = %self.id, %error, "cannot read a queue entry; socket closed");
                 self.drop_socket(epoch);
             }
         }
@@ -373,7 +372,7 @@ impl InstanceTask {
     fn write(&mut self, epoch: u64, line: String) {
         let Some(wire) = self.wires.get(&epoch) else { return };
         if !wire.write(line) {
-            tracing::warn!(instance = self.id, "socket too slow; closed");
+            tracing::warn!(instance = %self.id, "socket too slow; closed");
             self.drop_socket(epoch);
         }
     }
@@ -384,7 +383,7 @@ impl InstanceTask {
         }
     }
 
-    fn interrupt(&self, session_key: String, chat_id: String, by: u64) {
+    fn interrupt(&self, SessionKey(session_key): SessionKey, chat_id: String, by: u64) {
         let Some((epoch, wire)) =
             self.session.epoch().and_then(|epoch| Some((epoch, self.wires.get(&epoch)?)))
         else {
@@ -409,7 +408,7 @@ impl InstanceTask {
                     self.session = session;
                     return true;
                 }
-                Err(error) => tracing::error!(instance = self.id, %error, "cannot read the queue"),
+                Err(error) => tracing::error!(instance = %self.id, %error, "cannot read the queue"),
             }
             petasos_runtime::select! {
                 () = self.handles.shutdown.stopped() => return false,

@@ -6,7 +6,7 @@
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
-use petasos_core::net;
+use petasos_core::{InstanceId, net};
 use petasos_platforms::download;
 use reqwest::{Client, Url};
 
@@ -96,18 +96,18 @@ impl WakeClient {
 }
 
 /// Calls the wake address. Success shows in a new socket.
-pub(crate) async fn wake(queue: Queue, client: Arc<WakeClient>, instance: String) {
+pub(crate) async fn wake(queue: Queue, client: Arc<WakeClient>, instance: InstanceId) {
     let url = match queue.wake_url(&instance).await {
         Ok(url) => url,
         Err(error) => {
-            tracing::warn!(instance, %error, "cannot read the wake address");
+            tracing::warn!(%instance, %error, "cannot read the wake address");
             return;
         }
     };
     let Some(url) = url else { return };
     match client.call(&url).await {
-        Ok(()) => tracing::info!(instance, "instance woken"),
-        Err(error) => tracing::warn!(instance, %error, "wake call failed"),
+        Ok(()) => tracing::info!(%instance, "instance woken"),
+        Err(error) => tracing::warn!(%instance, %error, "wake call failed"),
     }
 }
 

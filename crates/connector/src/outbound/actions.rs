@@ -3,14 +3,14 @@
 use std::sync::Arc;
 
 use petasos_core::message::Delivery;
-use petasos_core::{Fault, Reached, Route};
+use petasos_core::{Fault, InstanceId, LaneId, Reached, Route, SessionKey};
 use petasos_gateway::shell::Db;
 use petasos_platforms::{Adapter, Error as PlatformError, Kind, Part, SendOptions};
 use petasos_relay::{Action, Answer, REFUSED};
 use petasos_store::connector::{GatewayCredentials, InstanceChat};
 use serde_json::{Map, Value, json};
 
-use super::requests::RequestTable;
+use super::requests::{RequestTable, message_name};
 use super::vault;
 use crate::http::files::MediaFiles;
 
@@ -20,7 +20,7 @@ pub(crate) struct ActionHandles {
     pub(crate) db: Db,
     pub(crate) requests: RequestTable,
     pub(crate) media: Arc<MediaFiles>,
-    pub(crate) single: Option<String>,
+    pub(crate) single: Option<InstanceId>,
 }
 
 impl ActionHandles {
@@ -73,8 +73,8 @@ async fn perform(
     let chat = authorise_chat(handles, gateway, adapter, &action).await?;
     let platform = adapter.platform();
     let once = |chat: String, work| async move {
-        let place = format!("{platform}:{chat}");
-        handles.requests.run_once(&gateway.instance, request, &place, work).await
+        let lane = LaneId { platform, chat };
+        handles.requests.run_once(&gateway.instance, request, &lane, work).await
     };
     let thread = action.thread();
     let to = |chat_id, reply_to| route(adapter, chat_id, thread, reply_to);
@@ -91,7 +91,8 @@ async fn perform(
             once(chat_id.clone(), Box::pin(send_part(adapter, to(chat_id, reply_to), part))).await
         }
         Action::FollowUp { session_key, kind, content, metadata: _ } => {
-            let to = vault::follow_up_route(&handles.db, gateway, adapter, session_key, kind).await?;
+            let to =
+                vault::follow_up_route(&handles.db, gateway, adapter, SessionKey(session_key), kind).await?;
             once(to.chat_id.clone(), Box::pin(send(adapter, to, content))).await
         }
         Action::Edit { chat_id, message_id, content, metadata: _ } => {
@@ -173,7 +174,8 @@ async fn authorise_change(
         return Ok(());
     }
     let instance = gateway.instance.clone();
-    let message = format!("{}:{chat}:{message}", adapter.platform());
+    let lane = LaneId { platform: adapter.platform(), chat: chat.to_owned() };
+    let message = message_name(&lane, message);
     match handles.db.read(move |reader| reader.is_own_message(&instance, &message)).await {
         Ok(true) => Ok(()),
         Ok(false) => {

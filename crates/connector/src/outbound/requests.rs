@@ -8,6 +8,7 @@ use std::collections::HashMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use petasos_core::{InstanceId, LaneId};
 use petasos_gateway::shell::Db;
 use petasos_gateway::{Commit, Error, clock};
 use petasos_relay::Answer;
@@ -21,7 +22,8 @@ pub(crate) const ANSWER_RETENTION: Duration = Duration::from_secs(24 * 3600);
 
 const LOST: &str = "the connector was interrupted while it asked the platform";
 
-type RequestKey = (String, String);
+/// Instance and request id.
+type RequestKey = (InstanceId, String);
 
 #[derive(Debug)]
 pub(crate) struct RequestTable {
@@ -48,15 +50,15 @@ impl RequestTable {
         Self { db, open: Mutex::default() }
     }
 
-    /// `place`: platform and chat, recorded with the message id.
+    /// `lane`: the chat of the message that the request creates.
     pub(crate) async fn run_once(
         &self,
-        instance: &str,
+        instance: &InstanceId,
         request: &str,
-        place: &str,
+        lane: &LaneId,
         work: impl Future<Output = Answer>,
     ) -> Answer {
-        let name = (instance.to_owned(), request.to_owned());
+        let name = (instance.clone(), request.to_owned());
         let open = match self.register(name) {
             Ok(open) => open,
             Err(mut other) => {
@@ -67,7 +69,7 @@ impl RequestTable {
         let answer = match self.record_start(&open.key).await {
             Ok(RequestState::New) => {
                 let answer = work.await;
-                if let Err(error) = self.store_answer(&open.key, place, &answer).await {
+                if let Err(error) = self.store_answer(&open.key, lane, &answer).await {
                     // A repeat then gets an unknown outcome.
                     tracing::error!(%error, "cannot store the answer of a request");
                 }
@@ -105,12 +107,12 @@ impl RequestTable {
     async fn store_answer(
         &self,
         (instance, request): &RequestKey,
-        place: &str,
+        lane: &LaneId,
         answer: &Answer,
     ) -> Result<(), Error> {
         let instance = instance.clone();
         let request = request.clone();
-        let message = answer.message_id.as_ref().map(|id| format!("{place}:{id}"));
+        let message = answer.message_id.as_ref().map(|id| message_name(lane, id));
         let known = answer.success || answer.ambiguous;
         let text = answer.value().to_string();
         let stored = self.db.write(Commit::Connector, move |tx| {
@@ -125,6 +127,11 @@ impl RequestTable {
     fn lock(&self) -> MutexGuard<'_, HashMap<RequestKey, watch::Receiver<Option<Answer>>>> {
         self.open.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+/// A message that a request created, as the store names it.
+pub(crate) fn message_name(lane: &LaneId, message: &str) -> String {
+    format!("{lane}:{message}")
 }
 
 fn parse_answer(text: &str) -> Answer {

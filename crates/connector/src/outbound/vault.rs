@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use petasos_core::message::{Delivery, Inbound};
-use petasos_core::{Millis, Route, Secret};
+use petasos_core::{InstanceId, Millis, Route, Secret, SessionKey};
 use petasos_gateway::shell::Db;
 use petasos_gateway::{Commit, Error, clock};
 use petasos_platforms::Adapter;
@@ -23,7 +23,7 @@ const EXPIRED: &str = "the permission to reply here has expired";
 pub(crate) async fn seal(
     db: &Db,
     adapter: &Adapter,
-    (instance, chat): (&str, &InstanceChat),
+    (instance, chat): (&InstanceId, &InstanceChat),
     event: &mut Inbound,
     now: Millis,
 ) -> Result<(), Error> {
@@ -32,7 +32,7 @@ pub(crate) async fn seal(
     let id = format!("{PREFIX}{}", random_id());
     let permission = Permission {
         id: id.clone(),
-        instance: instance.to_owned(),
+        instance: instance.clone(),
         platform: chat.platform,
         chat_id: chat.chat_id.clone(),
         session_key: chat.session_key.clone(),
@@ -76,7 +76,7 @@ pub(crate) async fn follow_up_route(
     db: &Db,
     gateway: &GatewayCredentials,
     adapter: &Adapter,
-    session_key: String,
+    session_key: SessionKey,
     kind: String,
 ) -> Result<Route, Answer> {
     let instance = gateway.instance.clone();

@@ -4,6 +4,7 @@ use std::collections::HashSet;
 use std::sync::Arc;
 use std::time::Duration;
 
+use petasos_core::GatewayId;
 use petasos_gateway::Error;
 use petasos_gateway::shell::{Db, ShutdownHandle};
 
@@ -34,7 +35,7 @@ async fn close_unauthorised(db: &Db, instances: &Instances) -> Result<(), Error>
     let authorised = db.read(|reader| {
         Ok(reader.gateways()?.into_iter().filter(|row| !row.revoked).map(|row| row.id).collect())
     });
-    let authorised: Arc<HashSet<String>> = Arc::new(authorised.await?);
+    let authorised: Arc<HashSet<GatewayId>> = Arc::new(authorised.await?);
     for (_, mailbox) in instances.running() {
         // A task that has ended has no sockets.
         let _ = mailbox.send(InstanceCommand::CheckAuthorisation { authorised: authorised.clone() }).await;

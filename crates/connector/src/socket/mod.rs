@@ -11,6 +11,7 @@ use futures_util::stream::{SplitSink, SplitStream};
 use futures_util::{SinkExt, StreamExt};
 use hyper::upgrade::{OnUpgrade, Upgraded};
 use hyper_util::rt::TokioIo;
+use petasos_core::GatewayId;
 use petasos_gateway::shell::{Db, ShutdownHandle};
 use petasos_relay::token::Refused;
 use petasos_relay::{FromConnector, FromGateway, LONGEST_READ, Lines, close};
@@ -69,7 +70,7 @@ pub(crate) struct SocketTimeouts {
 /// One open socket.
 #[derive(Debug, Clone)]
 pub(crate) struct SocketHandle {
-    pub(crate) gateway: String,
+    pub(crate) gateway: GatewayId,
     lines: mpsc::Sender<String>,
     /// Bytes in the send queue.
     waiting: Arc<AtomicUsize>,
@@ -212,7 +213,7 @@ async fn read<S: Io>(
                 break;
             }
             Err(_silent) => {
-                tracing::info!(gateway = wire.gateway, "socket timed out");
+                tracing::info!(gateway = %wire.gateway, "socket timed out");
                 writer.abort();
                 return;
             }
@@ -228,7 +229,7 @@ async fn read<S: Io>(
                 Err(reason) => {
                     skipped = skipped.saturating_add(1);
                     if skipped <= MAX_LOGGED_SKIPS {
-                        tracing::warn!(gateway = wire.gateway, %reason, "malformed line skipped");
+                        tracing::warn!(gateway = %wire.gateway, %reason, "malformed line skipped");
                     }
                 }
             }

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use petasos_core::SessionKey;
 use petasos_gateway::clock;
 use petasos_platforms::Adapter;
 use petasos_relay::{Answer, FromConnector, FromGateway, MOST_IDENTITIES, close};
@@ -57,7 +58,9 @@ impl SocketSession {
                 let epoch = self.epoch.unwrap_or_default();
                 self.send(InstanceCommand::GoingIdle { epoch }).await;
             }
-            FromGateway::Interrupt { session_key, reason: _ } => self.interrupt(session_key).await,
+            FromGateway::Interrupt { session_key, reason: _ } => {
+                self.interrupt(SessionKey(session_key)).await
+            }
         }
     }
 
@@ -70,7 +73,7 @@ impl SocketSession {
     async fn hello(&mut self, platform: String, bot_id: String) {
         let Some(adapter) = self.adapter_for(&platform, &bot_id) else {
             tracing::warn!(
-                gateway = self.gateway.id,
+                gateway = %self.gateway.id,
                 platform,
                 "hello for a platform or bot that is not served here"
             );
@@ -85,7 +88,7 @@ impl SocketSession {
                 Ok(Some(epoch)) => epoch,
                 Ok(None) => return self.wire.close(close::UNAUTHORIZED, close::REFUSED),
                 Err(error) => {
-                    tracing::error!(gateway = self.gateway.id, %error, "cannot claim the instance");
+                    tracing::error!(gateway = %self.gateway.id, %error, "cannot claim the instance");
                     return self.wire.close(close::INTERNAL, "");
                 }
             },
@@ -112,7 +115,7 @@ impl SocketSession {
             Ok(Some(_)) => {}
             Ok(None) => self.wire.close(close::UNAUTHORIZED, close::REFUSED),
             Err(error) => {
-                tracing::warn!(gateway = self.gateway.id, %error, "cannot check the authorisation of a gateway");
+                tracing::warn!(gateway = %self.gateway.id, %error, "cannot check the authorisation of a gateway");
                 self.wire.close(close::INTERNAL, "");
             }
         }
@@ -174,7 +177,7 @@ impl SocketSession {
     }
 
     /// Forwards an interrupt to the instance of the session, if it belongs to the same tenant.
-    async fn interrupt(&self, session_key: String) {
+    async fn interrupt(&self, session_key: SessionKey) {
         let tenant = self.gateway.tenant.clone();
         let key = session_key.clone();
         let found = self.handles.db.read(move |reader| reader.session_of(&tenant, &key)).await;

@@ -24,7 +24,7 @@ fn two_tenants(change: impl Fn(&mut petasos_connector::Config)) -> (Bench, Strin
     let (loud, quiet) =
         (bench.add_gateway("gw-1", "t1", "i1", None), bench.add_gateway("gw-2", "t2", "i2", None));
     let telegram = Platform::parse("telegram").expect("known");
-    bench.write(|tx| tx.bind_author(telegram, &BOB.to_string(), "i2"));
+    bench.write(|tx| tx.bind_author(telegram, &BOB.to_string(), &"i2".into()));
     bench.start(change);
     (bench, loud, quiet)
 }
@@ -190,7 +190,7 @@ fn counts_dead_letters_and_their_size() {
         let link = LinkId { platform: Platform::named("telegram"), account: "1".into() };
         let seen = (link, number.to_string());
         let arrival = Arrival { entry, payload: "x".repeat(size), seen, chat: None };
-        bench.write(|tx| tx.dead_letter_arrival("i1", &arrival, Some(DeadLetterReason::Full)));
+        bench.write(|tx| tx.dead_letter_arrival(&"i1".into(), &arrival, Some(DeadLetterReason::Full)));
     };
     (1..=5).for_each(|number| aside(number, 10 << 20));
     let left =

@@ -154,7 +154,7 @@ fn serves_hermes_agent_from_hello_to_revocation() {
         ["echo: while the gateway was away 😀", "echo: /status", "echo: while you slept"]
     );
     let now = Millis(petasos_fakes::relay::now() * 1000);
-    bench.write(|tx| tx.revoke_gateway("gw-1", now));
+    bench.write(|tx| tx.revoke_gateway(&"gw-1".into(), now));
     stranger.command("revoked");
     stranger.wait_report("revoked");
 }

@@ -333,7 +333,7 @@ fn wakes_sleepers_once_without_following_redirects() {
     let alarm = WakeServer::redirecting_to(&target.url()).expect("a server");
     let host = alarm.address().to_string();
     let (bench, secret) = Bench::single_with(move |config| config.wake_hosts = vec![host.clone()]);
-    bench.write(|tx| tx.put_wake_url("i1", Some(&alarm.url())));
+    bench.write(|tx| tx.put_wake_url(&"i1".into(), Some(&alarm.url())));
     bench.write_message("first");
     assert!(alarm.wait_for(1, SOON));
     for number in 0..100 {
@@ -359,11 +359,11 @@ fn refuses_local_wake_urls_without_exemption() {
         config.wake_hosts = vec![host.clone()];
         config.terms.poke_every = Duration::from_millis(50);
     });
-    bench.write(|tx| tx.put_wake_url("i1", Some(&alarm.url())));
+    bench.write(|tx| tx.put_wake_url(&"i1".into(), Some(&alarm.url())));
     bench.write_message("hello");
     bench.wait_depth("i1", 1);
     // Repeated while entries wait; the address is allowed by then.
-    bench.write(|tx| tx.put_wake_url("i1", Some(&named.url())));
+    bench.write(|tx| tx.put_wake_url(&"i1".into(), Some(&named.url())));
     assert!(named.wait_for(2, SOON));
     assert!(alarm.calls().is_empty());
 }
@@ -414,7 +414,7 @@ fn interrupts_only_sessions_of_the_same_tenant() {
     let sees = bench.add_gateway("gw-2", "t1", "i2", None);
     let strange = bench.add_gateway("gw-3", "t2", "i3", None);
     let telegram = petasos_core::Platform::parse("telegram").expect("known");
-    bench.write(|tx| tx.bind_author(telegram, "7", "i1"));
+    bench.write(|tx| tx.bind_author(telegram, "7", &"i1".into()));
     bench.start(|_| {});
     let runs = bench.greet("gw-1", &runs, Acks::All);
     bench.write_message("go");
@@ -501,7 +501,7 @@ fn restart_keeps_queue_and_wakes_its_gateway() {
         let host = host.clone();
         move |config| config.wake_hosts = vec![host.clone()]
     });
-    bench.write(|tx| tx.put_wake_url("i1", Some(&alarm.url())));
+    bench.write(|tx| tx.put_wake_url(&"i1".into(), Some(&alarm.url())));
     bench.write_message("one");
     assert!(alarm.wait_for(1, SOON));
     bench.stop();

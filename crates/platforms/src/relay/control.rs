@@ -5,11 +5,11 @@ use std::time::Duration;
 
 use aws_lc_rs::hmac;
 use futures_util::future::join_all;
-use petasos_core::{Platform, Secret};
+use petasos_core::{GatewayId, InstanceId, Platform, Secret, TenantId};
 use petasos_relay::{address, token as tokens};
 use reqwest::header::AUTHORIZATION;
 use reqwest::{Client, RequestBuilder, Url};
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use tracing::{info, warn};
 
@@ -24,16 +24,16 @@ const AT_ONCE: usize = 3;
 /// The gateway's id and secret at the connector.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Credentials {
-    pub gateway_id: String,
+    pub gateway_id: GatewayId,
     pub secret: Secret,
 }
 
 /// Provisioning at every start.
 #[derive(Debug, Clone)]
 pub struct Provision {
-    pub gateway_id: String,
+    pub gateway_id: GatewayId,
     pub route_keys: Vec<String>,
-    pub instance_id: Option<String>,
+    pub instance_id: Option<InstanceId>,
     pub wake_url: Option<String>,
     pub grant: Grant,
 }
@@ -61,9 +61,9 @@ pub struct Policy {
 pub struct Enroll {
     pub url: String,
     pub token: Secret,
-    pub gateway_id: String,
+    pub gateway_id: GatewayId,
     pub wake_url: Option<String>,
-    pub instance_id: Option<String>,
+    pub instance_id: Option<InstanceId>,
     pub grant: Option<Grant>,
 }
 
@@ -72,7 +72,7 @@ pub struct Enroll {
 pub struct Enrolled {
     pub credentials: Credentials,
     pub delivery_key: Option<Secret>,
-    pub tenant: Option<String>,
+    pub tenant: Option<TenantId>,
 }
 
 #[derive(Debug, thiserror::Error)]
@@ -105,9 +105,9 @@ struct Issued {
     secret: Option<String>,
     #[serde(rename = "deliveryKey")]
     delivery_key: Option<String>,
-    tenant: Option<String>,
+    tenant: Option<TenantId>,
     #[serde(rename = "gatewayId")]
-    gateway_id: Option<String>,
+    gateway_id: Option<GatewayId>,
     #[serde(rename = "secretIssued")]
     secret_issued: Option<bool>,
 }
@@ -120,7 +120,7 @@ struct Granted {
 /// A fresh token.
 pub(super) fn token(credentials: &Credentials) -> String {
     let now = petasos_runtime::clock::now().0 / 1000;
-    tokens::mint(&credentials.gateway_id, credentials.secret.expose(), now + tokens::LIFETIME, sign)
+    tokens::mint(credentials.gateway_id.as_str(), credentials.secret.expose(), now + tokens::LIFETIME, sign)
 }
 
 fn sign(key: &[u8], message: &[u8]) -> Vec<u8> {
@@ -237,9 +237,9 @@ fn provision_body(provision: &Provision, identity: &Identity) -> Value {
     body
 }
 
-fn put(body: &mut Value, name: &str, value: Option<&String>) {
+fn put(body: &mut Value, name: &str, value: Option<&impl Serialize>) {
     if let Some(value) = value {
-        body[name] = value.as_str().into();
+        body[name] = json!(value);
     }
 }
 

@@ -26,7 +26,7 @@ use std::time::Duration;
 use petasos_core::capability::{Dialect, ReplyTo};
 use petasos_core::message::Delivery;
 use petasos_core::text::Unit;
-use petasos_core::{Capabilities, Platform, Secret, Source};
+use petasos_core::{Capabilities, GatewayId, Platform, Secret, Source};
 use petasos_relay::{ChannelPolicy, Descriptor, FromGateway, address};
 
 use crate::{RateLimits, websocket};
@@ -235,6 +235,6 @@ fn capabilities(platform: Platform, descriptor: Option<&Descriptor>, config: &Co
 }
 
 /// Known credentials.
-pub fn credentials(gateway_id: impl Into<String>, secret: impl Into<String>) -> Credentials {
+pub fn credentials(gateway_id: impl Into<GatewayId>, secret: impl Into<String>) -> Credentials {
     Credentials { gateway_id: gateway_id.into(), secret: Secret::new(secret) }
 }

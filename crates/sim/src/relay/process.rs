@@ -34,9 +34,9 @@ const WAKE: &str = "https://wake.example/";
 pub(super) fn enroll(home: &Path) -> Credentials {
     let mut store = Store::open_connector(home.join(petasos_connector::DATABASE)).expect("a new database");
     let gateway = store.write(|tx| {
-        tx.ensure_single_instance(INSTANCE, START)?;
-        tx.put_wake_url(INSTANCE, Some(WAKE))?;
-        tx.add_gateway(GATEWAY, INSTANCE, START)
+        tx.ensure_single_instance(&INSTANCE.into(), START)?;
+        tx.put_wake_url(&INSTANCE.into(), Some(WAKE))?;
+        tx.add_gateway(&GATEWAY.into(), &INSTANCE.into(), START)
     });
     let gateway = gateway.expect("a gateway of its own");
     credentials(GATEWAY, gateway.secrets.first().expect("a secret").clone())

@@ -133,18 +133,20 @@ impl Bench {
     /// Returns its secret.
     pub fn add_gateway(&self, id: &str, tenant: &str, instance: &str, wake: Option<&str>) -> String {
         let now = Millis(1);
+        let tenant = tenant.into();
+        let instance = instance.into();
         let gateway = self.write(|tx| {
-            tx.add_tenant(tenant, now)?;
-            tx.ensure_instance(instance, tenant, now)?;
-            tx.put_wake_url(instance, wake)?;
-            tx.add_gateway(id, instance, now)
+            tx.add_tenant(&tenant, now)?;
+            tx.ensure_instance(&instance, &tenant, now)?;
+            tx.put_wake_url(&instance, wake)?;
+            tx.add_gateway(&id.into(), &instance, now)
         });
         gateway.secrets.into_iter().next().expect("a secret")
     }
 
     pub fn depth(&self, instance: &str) -> QueueDepth {
         let depths = self.read(|reader| reader.depths());
-        depths.into_iter().find(|depth| depth.instance == instance).expect("an instance")
+        depths.into_iter().find(|depth| depth.instance.as_str() == instance).expect("an instance")
     }
 
     /// A socket before its hello.
