@@ -56,6 +56,10 @@ text_id! {
     SessionId
 }
 text_id! {
+    /// A run of the HTTP API (`run_…`, `resp_…`, `chatcmpl-…`); the message id of its message.
+    RunId
+}
+text_id! {
     /// A gateway, as its connector names it.
     GatewayId
 }

@@ -34,11 +34,12 @@ use petasos_core::command::{self as slash, Parsed};
 use petasos_core::journal::{MessageOutcome, Write};
 use petasos_core::message::ChatType;
 use petasos_core::turn::{Event, Turn};
-use petasos_core::{Inbound, InboxId, Millis, Platform, SessionKey};
+use petasos_core::{Inbound, InboxId, Millis, Platform, RunId, SessionKey};
 use petasos_store::PendingMessage;
 use tokio::sync::{mpsc, watch};
 use tokio::time::Instant;
 
+use crate::api::runs::run_of;
 use crate::clock;
 use crate::runtime::commit::Commit;
 use crate::runtime::fault_injection::{PlantedBug, planted};
@@ -280,16 +281,17 @@ impl SessionTask {
         })
         .await?;
         if let Some(waiting) = self.queue.remove(position) {
-            self.notify_run_ended(waiting.pending.inbound.source.message_id.as_ref());
+            let source = &waiting.pending.inbound.source;
+            self.notify_run_ended(run_of(source.platform, source.message_id.as_ref()));
         }
         self.publish_queue();
         Ok(true)
     }
 
     /// Called after the commit that settles an API run.
-    fn notify_run_ended(&self, run: Option<&String>) {
+    fn notify_run_ended(&self, run: Option<RunId>) {
         if let Some(run) = run {
-            self.handles.runs.mark_ended(run);
+            self.handles.runs.mark_ended(&run);
         }
     }
 

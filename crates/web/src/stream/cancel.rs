@@ -32,7 +32,7 @@ impl Drop for CancelOnDrop {
         let handle = self.handle.clone();
         tokio::spawn(async move {
             if let Err(error) = handle.stop_run(&run).await {
-                warn!(run = run.id, %error, "cannot stop the run of a disconnected client");
+                warn!(run = %run.id, %error, "cannot stop the run of a disconnected client");
             }
         });
     }

@@ -141,7 +141,7 @@ impl SessionTask {
             Ok(CommandReply::answered(text))
         })
         .await?;
-        removed.iter().for_each(|(_, run)| self.notify_run_ended(run.as_ref()));
+        removed.into_iter().for_each(|(_, run)| self.notify_run_ended(run));
         Ok(())
     }
 

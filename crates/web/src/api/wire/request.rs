@@ -184,9 +184,9 @@ async fn read_body(request: Request) -> Result<Bytes, ApiError> {
     if read > MAX_BODY_BYTES { Err(too_large()) } else { Ok(bytes.freeze()) }
 }
 
-pub(crate) struct PathId(pub(crate) String);
+pub(crate) struct PathId<T = String>(pub(crate) T);
 
-impl<S: Send + Sync> FromRequestParts<S> for PathId {
+impl<S: Send + Sync, T: DeserializeOwned + Send> FromRequestParts<S> for PathId<T> {
     type Rejection = ApiError;
 
     async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, ApiError> {
@@ -197,7 +197,7 @@ impl<S: Send + Sync> FromRequestParts<S> for PathId {
     }
 }
 
-impl Input for PathId {
+impl<T> Input for PathId<T> {
     fn describe(operation: &mut Operation<'_>) {
         operation.parameter("path", "id", true, json!({ "type": "string", "minLength": 1 }));
         operation.error(404, NOT_FOUND);
