@@ -60,6 +60,10 @@ text_id! {
     RunId
 }
 text_id! {
+    /// A batch of tasks that a turn gave to subagents (`deleg_0123abcd`).
+    DelegationId
+}
+text_id! {
     /// A gateway, as its connector names it.
     GatewayId
 }

@@ -35,7 +35,9 @@ pub use security::{access, net, pairing, person, scan, secret};
 
 pub use capability::Capabilities;
 pub use fault::{Fault, Reached};
-pub use ids::{GatewayId, InboxId, InstanceId, OutboxId, RunId, SessionId, SessionKey, TenantId, TurnId};
+pub use ids::{
+    DelegationId, GatewayId, InboxId, InstanceId, OutboxId, RunId, SessionId, SessionKey, TenantId, TurnId,
+};
 pub use message::{Inbound, LaneId, LinkId, Route, Source};
 pub use platform::Platform;
 pub use provider::Provider;

@@ -6,7 +6,7 @@ use std::time::Duration;
 use futures_util::future::join_all;
 use petasos_agent::DelegatedTask;
 use petasos_core::journal::MessageOutcome;
-use petasos_core::{InboxId, Millis, SessionId, SessionKey, Source};
+use petasos_core::{DelegationId, InboxId, Millis, SessionId, SessionKey, Source};
 use petasos_store::MessageStage;
 use serde_json::{Value, json};
 use tokio::sync::{OwnedSemaphorePermit, oneshot, watch};
@@ -18,7 +18,7 @@ use crate::Error;
 
 #[derive(Debug)]
 pub(super) struct DelegationBatch {
-    pub(super) id: String,
+    pub(super) id: DelegationId,
     pub(super) key: SessionKey,
     pub(super) session: SessionId,
     pub(super) origin: Source,

@@ -20,7 +20,7 @@ use std::time::Duration;
 use petasos_agent::{DelegatedTask, Respondent, SessionCtx, SubagentRole, SubagentRunner};
 use petasos_core::lifecycle::GateState;
 use petasos_core::session::ResolveMode;
-use petasos_core::{Inbound, Millis, SessionId, SessionKey, Source};
+use petasos_core::{DelegationId, Inbound, Millis, SessionId, SessionKey, Source};
 use petasos_store::{DelegationRow, Error as StoreError, PendingMessage, Tx};
 use serde_json::{Value, json};
 use tokio::sync::{Semaphore, mpsc, oneshot, watch};
@@ -93,8 +93,7 @@ struct DelegationState {
     context: DelegationContext,
     pool: Arc<Semaphore>,
     batches: mpsc::Sender<DelegationBatch>,
-    /// Stop handles of the running batches, by delegation id.
-    running: Mutex<BTreeMap<String, StopHandle>>,
+    running: Mutex<BTreeMap<DelegationId, StopHandle>>,
 }
 
 #[derive(Debug)]
@@ -169,7 +168,7 @@ impl Delegation {
             );
         }
         let mode = self.mode(ctx, depth);
-        let id = format!("deleg_{:08x}", u32::from_be_bytes(clock::random()));
+        let id = DelegationId(format!("deleg_{:08x}", u32::from_be_bytes(clock::random())));
         let orchestrates = rules.orchestrators && depth + 1 < rules.depth;
         let place = |task: &DelegatedTask| ChildLevel {
             depth: depth + 1,
@@ -234,9 +233,14 @@ impl Delegation {
         }
     }
 
-    fn row(&self, id: &str, ctx: &SessionCtx, tasks: &[DelegatedTask]) -> Result<DelegationRow, String> {
+    fn row(
+        &self,
+        id: &DelegationId,
+        ctx: &SessionCtx,
+        tasks: &[DelegatedTask],
+    ) -> Result<DelegationRow, String> {
         Ok(DelegationRow {
-            id: id.to_owned(),
+            id: id.clone(),
             key: ctx.key.clone(),
             session: ctx.session.clone(),
             origin: ctx.source.clone(),
@@ -301,7 +305,7 @@ impl Delegation {
         Ok(children)
     }
 
-    fn running(&self) -> MutexGuard<'_, BTreeMap<String, StopHandle>> {
+    fn running(&self) -> MutexGuard<'_, BTreeMap<DelegationId, StopHandle>> {
         self.0.running.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

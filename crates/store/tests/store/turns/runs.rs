@@ -38,8 +38,12 @@ fn delegation_keeps_its_first_end() {
     home.write(|tx| tx.begin_delegation(&row));
     assert_eq!(home.store.open_delegations().unwrap(), std::slice::from_ref(&row));
     for (id, status, ended) in [("d1", "done", true), ("d1", "failed", false), ("unknown", "done", false)] {
-        assert_eq!(home.write(|tx| tx.delegation_ended(id, status, "{}", NOW)), ended, "{id} {status}");
+        assert_eq!(
+            home.write(|tx| tx.delegation_ended(&id.into(), status, "{}", NOW)),
+            ended,
+            "{id} {status}"
+        );
     }
     assert_eq!(home.store.open_delegations().unwrap(), []);
-    assert_eq!(home.store.delegation("d1").unwrap().unwrap().status.as_deref(), Some("done"));
+    assert_eq!(home.store.delegation(&row.id).unwrap().unwrap().status.as_deref(), Some("done"));
 }
