@@ -23,7 +23,6 @@ pub struct Config {
     pub adapters: Vec<Adapter>,
     /// Credentials that only one process may use.
     pub sole: Vec<BotLock>,
-    /// Access policy of the single instance.
     pub access: Access,
     /// Gets the messages of all authorised authors.
     pub single_instance: Option<InstanceId>,
@@ -32,13 +31,11 @@ pub struct Config {
     pub terms: SessionPolicy,
     /// Wake hosts that may be local or unencrypted.
     pub wake_hosts: Vec<String>,
-    /// Concurrent sockets.
     pub max_sockets: usize,
     /// Gateways, and instances, per tenant; those revoked within a month count.
     pub max_gateways: u32,
     /// A socket without any frame for this long is closed.
     pub silence: Duration,
-    /// Time limit for the first hello.
     pub hello_within: Duration,
     /// Reads the outbound addresses: [`petasos_gateway::network::outbound_addresses`], or a fixture.
     pub outward: fn() -> OutboundAddresses,

@@ -1,4 +1,4 @@
-//! The relay's connector: holds platform credentials and the queues of gateways that may sleep, move or die.
+//! The relay's connector: holds platform credentials and the queues of gateways that sleep, move or crash.
 //!
 //! Path of an event: an adapter receives it, `inbound::sink` asks `inbound::routing` for the instance, the task in
 //! `instances` appends it to the queue and syncs it, and only then the platform's cursor moves. `socket` sends it to

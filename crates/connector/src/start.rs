@@ -30,7 +30,6 @@ use crate::process::status::StatusWriter;
 use crate::process::{access_watch, retention};
 use crate::socket::{SocketHandles, SocketTimeouts, socket_limit};
 
-/// Shutdown limit for tasks.
 const SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(5);
 /// Concurrent sockets that only receive a refusal.
 const MAX_REFUSALS: usize = 64;
@@ -67,7 +66,6 @@ pub async fn start(config: Config) -> Result<RunningConnector, StartError> {
     Ok(running)
 }
 
-/// Starts a connector without a listener.
 #[cfg(feature = "simulation")]
 pub(crate) async fn start_without_listener(
     config: Config,
@@ -76,7 +74,6 @@ pub(crate) async fn start_without_listener(
     Ok((crate::simulation::Door::new(server), running))
 }
 
-/// Starts everything except the listener.
 async fn assemble(
     mut config: Config,
     address: SocketAddr,
@@ -128,7 +125,6 @@ async fn restore_rate_limits(db: &Db, adapters: &Adapters) -> Result<(), Error> 
     Ok(())
 }
 
-/// Parts that several tasks share.
 struct Parts {
     db: Db,
     queue: Queue,

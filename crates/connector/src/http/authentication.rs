@@ -7,7 +7,6 @@ use petasos_gateway::{Error, clock};
 use petasos_relay::token::{self, Claim, Refused};
 use petasos_store::connector::GatewayCredentials;
 
-/// `authorization`: the raw header value.
 pub(crate) async fn authenticate(
     db: &Db,
     authorization: Option<&str>,

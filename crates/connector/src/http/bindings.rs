@@ -1,7 +1,5 @@
-//! Bindings that a gateway requests: link codes, scopes, principals, direct messages.
-//!
-//! A gateway can neither take over anything of another tenant nor claim a scope in which none of its authors has
-//! written.
+//! Bindings that a gateway requests: link codes, scopes, principals, direct messages. A gateway cannot take over what
+//! belongs to another tenant, nor claim a scope in which none of its authors has written.
 
 use std::time::Duration;
 
@@ -17,7 +15,6 @@ use serde_json::{Value, json};
 
 use super::manage::{Management, field, malformed, ok_response, platform};
 
-/// Validity of a link code.
 const CODE_VALIDITY: Duration = Duration::from_secs(600);
 
 /// Creates a code; the author who sends it to the bot in a direct message is bound to this instance.

@@ -1,6 +1,4 @@
-//! Per-gateway concurrency limits.
-//!
-//! A permit is released on drop. A request beyond the limit waits briefly.
+//! Per-gateway concurrency limits. A permit is released on drop; a request beyond the limit waits briefly.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -20,7 +18,6 @@ pub(crate) struct ServerLimits {
     pub(crate) gateways: Arc<ConcurrencyLimits>,
 }
 
-/// Longest wait for a permit.
 pub(crate) const ACQUIRE_TIMEOUT: Duration = Duration::from_secs(3);
 
 /// A limited resource and its holder.

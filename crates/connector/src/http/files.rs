@@ -1,5 +1,5 @@
-//! Files in transit. An inbound file stays on its platform until a gateway fetches it through the connector. An outbound
-//! file is stored for an hour under a random name; after a crash it may have no row, and `retention` deletes it.
+//! Files in transit. An inbound file stays on its platform until a gateway fetches it. An outbound file is stored for
+//! an hour under a random name; a crash may leave a file without a row, which `retention` deletes.
 
 use std::collections::HashMap;
 use std::io;
@@ -20,11 +20,9 @@ use tokio::fs;
 
 use crate::adapters::Adapters;
 
-/// Size limit of a file.
 pub(crate) const MAX_SIZE: usize = 25 << 20;
-/// Total size of the stored files of one instance.
+/// Of the stored files of one instance.
 const QUOTA: u64 = 256 << 20;
-/// Retention of an outbound file.
 const UPLOAD_RETENTION: Duration = Duration::from_secs(3600);
 /// Validity of an inbound file: longer than its message may wait.
 const OFFER_VALIDITY: Duration = Duration::from_secs(8 * 24 * 3600);
@@ -112,7 +110,6 @@ impl MediaFiles {
         Ok(id)
     }
 
-    /// Reads a file of this instance.
     pub(crate) async fn fetch(
         &self,
         instance: &InstanceId,
@@ -196,7 +193,6 @@ impl MediaFiles {
     }
 }
 
-/// A temporary file, deleted on drop.
 struct TemporaryFile(PathBuf);
 
 impl Drop for TemporaryFile {
@@ -219,7 +215,6 @@ const fn mime(kind: Kind) -> &'static str {
     }
 }
 
-/// 128 random bits.
 pub(crate) fn random_id() -> String {
     clock::random::<16>().iter().map(|byte| format!("{byte:02x}")).collect()
 }

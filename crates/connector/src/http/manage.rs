@@ -98,7 +98,6 @@ pub(crate) async fn enroll(
                 }
                 Ok(Some(credentials(&requested.ensure(tx, &tenant, max)?)))
             }
-            // The error rolls the redemption back.
             EnrollmentOutcome::Accepted { .. } => Err(StoreError::Missing("enrollment")),
             EnrollmentOutcome::Refused => Ok(None),
         }
@@ -112,7 +111,6 @@ pub(crate) async fn enroll(
     }
 }
 
-/// Serves a request of an authenticated gateway.
 pub(crate) async fn manage(
     management: &Management,
     gateway: &GatewayCredentials,
@@ -169,7 +167,6 @@ async fn put_wake_url(
     Ok(ok_response())
 }
 
-/// The gateway that a request asks for.
 struct GatewayRequest {
     gateway: GatewayId,
     instance: InstanceId,

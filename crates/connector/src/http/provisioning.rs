@@ -10,7 +10,6 @@ const WINDOW: Duration = Duration::from_secs(60);
 /// A gateway without credentials provisions once per platform at each start.
 const MAX_REQUESTS: u32 = 60;
 
-/// Requests in the current window of each tenant.
 #[derive(Debug, Default)]
 pub(crate) struct ProvisioningLimiter(Mutex<HashMap<TenantId, (Millis, u32)>>);
 

@@ -30,9 +30,7 @@ use super::manage::Management;
 use super::{authentication, concurrency, files, manage};
 use crate::socket::{self, SocketHandles};
 
-/// Except for files.
 const MAX_BODY: usize = 64 * 1024;
-/// Chunk size of a download.
 const CHUNK: usize = 64 * 1024;
 
 /// Handles of the HTTP requests.
@@ -107,7 +105,6 @@ impl HttpServer {
         response
     }
 
-    /// `Err`: the response that refuses the upgrade.
     pub(crate) async fn accept_socket(
         &self,
         authorization: Option<&str>,
@@ -192,7 +189,6 @@ impl HttpServer {
         Ok(response)
     }
 
-    /// Files have their own limit, because they are large and slow.
     async fn acquire_file_permits(
         &self,
         gateway: &GatewayCredentials,
@@ -258,7 +254,6 @@ fn unauthorized(reason: Refused) -> Response {
     )
 }
 
-/// Hides internal errors from the caller.
 fn failure(error: &Error) -> Response {
     match error {
         Error::Store(StoreError::Conflict(reason)) => error_response(StatusCode::CONFLICT, reason),

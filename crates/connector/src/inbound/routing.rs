@@ -1,8 +1,5 @@
-//! Routing: authorisation and policy decide which instance gets an event, or that it is dropped.
-//!
-//! With a single instance, access lists and bindings decide. Otherwise a bound author's events go to the bound
-//! instance, and direct messages to the one that takes those. Events of other authors go to the instance of the scope
-//! (guild, workspace, group), if its principals and policy allow them.
+//! Routing: which instance gets an event. With a single instance, access lists and bindings decide. Otherwise events of
+//! a bound author go to the bound instance, and other events to the instance of the scope if its policy allows them.
 
 use petasos_core::access::{self, Access, AccessDecision, SenderTrust};
 use petasos_core::message::{ChatType, Delivery};
@@ -13,7 +10,6 @@ use petasos_store::{Error as StoreError, Reads, Tx};
 
 #[derive(Debug)]
 pub(crate) struct RoutingRules {
-    /// Access policy of the single instance.
     pub(crate) access: Access,
     pub(crate) single: Option<InstanceId>,
     pub(crate) keys: KeyOptions,

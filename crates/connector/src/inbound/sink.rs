@@ -1,7 +1,5 @@
-//! Inbound events: routing, deduplication, and the commit to the queue of an instance.
-//!
-//! Stateless. The cursor moves when everything before it is on disk. After a crash between the two, repeated events
-//! are recognised by their identity, which is part of the transaction that appended them.
+//! Inbound events: routing, deduplication, and the commit to the queue of an instance. The cursor moves when everything
+//! before it is on disk; events repeated after a crash are recognised by their identity, which is in the same commit.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -28,7 +26,6 @@ use crate::outbound::{notice, vault};
 const LINKED_NOTICE: &str = "✅ Linked. From now on your messages go to your agent.";
 const INVALID_CODE_NOTICE: &str = "That code is invalid or has expired. Ask your agent for a new one.";
 
-/// Handles of the link tasks.
 #[derive(Debug, Clone)]
 pub(crate) struct ConnectorSink {
     pub(crate) db: Db,
@@ -86,12 +83,10 @@ impl LinkSink for ConnectorSink {
         Ok(accepted)
     }
 
-    /// Connectors have no platform that posts.
     fn post(&self, _platform: &'static str, _account: &str, post: Post) {
         let _ = post.done.send(PostOutcome::NotStored);
     }
 
-    /// Connectors run no conversations.
     fn interrupt(&self, _key: SessionKey) {}
 
     async fn came_up(&mut self, _adapter: &Arc<Adapter>) {}

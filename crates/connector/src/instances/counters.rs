@@ -11,10 +11,8 @@ const MINUTE: Duration = Duration::from_secs(60);
 
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub(crate) struct InstanceCounters {
-    /// Sockets replaced by a newer one.
     pub(crate) superseded: u64,
     pub(crate) dead_lettered: u64,
-    /// Recent times of superseded sockets.
     recent: VecDeque<Instant>,
 }
 

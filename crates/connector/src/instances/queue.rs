@@ -34,7 +34,6 @@ impl Queue {
         Self { db, node: clock::secret() }
     }
 
-    /// The stored state of an instance.
     pub(crate) async fn load(&self, instance: &InstanceId) -> Result<Session, Error> {
         let instance = instance.clone();
         let (entries, idle) = self.db.read(move |reader| reader.queue_of(&instance)).await?;
@@ -60,7 +59,6 @@ impl Queue {
         self.db.write(Commit::Connector, claim).await
     }
 
-    /// The payload of a queued entry.
     pub(crate) async fn payload(&self, id: &str) -> Result<Option<(Carries, String)>, Error> {
         let id = id.to_owned();
         self.db.read(move |reader| reader.payload(&id)).await

@@ -1,8 +1,5 @@
-//! One task per instance: owns the state machine of `petasos_relay::session` and the sockets of the instance.
-//!
-//! Each batch of commands is decided, committed as one transaction, and then carried out in order: deliver, grant,
-//! close, wake. After a failed commit nothing is carried out, the sockets are closed and the machine is reloaded. A
-//! crash leaves the queue and the idle flag.
+//! One task per instance: owns the state machine of `petasos_relay::session` and the sockets. A batch of commands is
+//! one commit, then its effects; if the commit fails, the sockets are closed. A crash leaves the queue and idle flag.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -27,13 +24,9 @@ use crate::instances::wake::{self, WakeClient};
 use crate::outbound::notice;
 use crate::socket::SocketHandle;
 
-/// Mailbox capacity; senders wait when it is full.
 const MAILBOX_CAPACITY: usize = 1024;
-/// Commands decided in one transaction.
 const MAX_BATCH: usize = 256;
-/// Chats notified that the queue is full.
 const MAX_NOTIFIED_CHATS: usize = 1000;
-/// Pause before the store is read again.
 const RELOAD_PAUSE: Duration = Duration::from_millis(500);
 
 const FULL: &str = "⚠️ I have been away for too long, and too much is waiting for me: this message was not \
@@ -47,7 +40,6 @@ pub(crate) enum InstanceCommand {
         back: Option<Route>,
         done: oneshot::Sender<Result<(), Error>>,
     },
-    /// The hello was answered.
     Hello {
         epoch: u64,
         platform: String,
@@ -68,14 +60,12 @@ pub(crate) enum InstanceCommand {
         chat_id: String,
         by: u64,
     },
-    /// Closes sockets of gateways that are no longer authorised.
     CheckAuthorisation {
         authorised: Arc<HashSet<GatewayId>>,
     },
     Inspect(oneshot::Sender<InstanceStatus>),
 }
 
-/// Status of an instance.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct InstanceStatus {
     pub(crate) mode: &'static str,
@@ -140,7 +130,6 @@ struct InstanceTask {
     id: InstanceId,
     handles: InstanceHandles,
     session: Session,
-    /// By socket number.
     wires: BTreeMap<u64, SocketHandle>,
     counters: InstanceCounters,
     /// Chats notified since the queue was last empty.
@@ -156,7 +145,6 @@ impl Drop for InstanceTask {
     }
 }
 
-/// The result of one batch.
 #[derive(Default)]
 struct InstanceBatch {
     changes: QueueWrites,
@@ -218,7 +206,6 @@ impl InstanceTask {
         match self.handles.queue.commit(&self.id, changes).await {
             Ok(fresh) => {
                 for done in done {
-                    // The sender may be gone.
                     let _ = done.send(Ok(()));
                 }
                 self.carry_out(effects, &fresh).await;

@@ -1,7 +1,5 @@
-//! Calls the wake address of an instance: one GET without credentials; the response is ignored.
-//!
-//! The address comes from the gateway. It must use HTTPS and resolve to a public address, the connection goes to the
-//! checked address, and redirects are not followed. The owner may exempt hosts.
+//! Calls the wake address of an instance: one GET without credentials. The address comes from the gateway, so it must
+//! use HTTPS and lead to a public address, unless the owner exempts its host.
 
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
@@ -95,7 +93,6 @@ impl WakeClient {
     }
 }
 
-/// Calls the wake address. Success shows in a new socket.
 pub(crate) async fn wake(queue: Queue, client: Arc<WakeClient>, instance: InstanceId) {
     let url = match queue.wake_url(&instance).await {
         Ok(url) => url,

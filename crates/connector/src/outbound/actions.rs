@@ -196,7 +196,6 @@ async fn send(adapter: &Adapter, to: Route, content: String) -> Answer {
         let options = SendOptions { reply: number == 0 && to.reply_to.is_some(), ..SendOptions::default() };
         let receipt = match adapter.send(&to, part, &options).await {
             Ok(receipt) => receipt,
-            // An earlier part was delivered.
             Err(error) if number > 0 => return Answer { ambiguous: true, ..failure(&error) },
             Err(error) => return failure(&error),
         };
@@ -217,10 +216,8 @@ fn to_answer(done: Result<Option<String>, PlatformError>) -> Answer {
     }
 }
 
-/// Maps a platform error to the relay's error codes.
 fn failure(error: &PlatformError) -> Answer {
     let (code, retry_after) = match (error.fault(), error.kind()) {
-        // No finer code exists.
         (Fault::Refused, Kind::RateLimited | Kind::Transient | Kind::Unknown) => (REFUSED, None),
         (Fault::Refused, kind) => (kind.name(), None),
         (Fault::Later { after }, kind) => (retryable(kind).name(), after.map(|after| after.as_secs().max(1))),

@@ -1,8 +1,5 @@
-//! Idempotency of gateway requests: a repeated request id gets the first answer.
-//!
-//! The id is on disk before the platform is called; the answer follows. A repeat during the call waits for its answer.
-//! An id without an answer after a crash has an unknown outcome and is never repeated. A request that certainly had no
-//! effect is forgotten, so that it may be retried.
+//! Idempotency of gateway requests: a repeated request id gets the first answer. The id is on disk before the platform
+//! is called; an id without an answer after a crash has an unknown outcome and is never repeated.
 
 use std::collections::HashMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -17,7 +14,6 @@ use petasos_store::connector::RequestState;
 use serde_json::Value;
 use tokio::sync::watch;
 
-/// How long answers are remembered.
 pub(crate) const ANSWER_RETENTION: Duration = Duration::from_secs(24 * 3600);
 
 const LOST: &str = "the connector was interrupted while it asked the platform";
@@ -119,6 +115,7 @@ impl RequestTable {
             if known {
                 return tx.finish_request(&instance, &request, &text, message.as_deref());
             }
+            // It certainly had no effect, so it may be repeated.
             tx.delete_request(&instance, &request)
         });
         stored.await

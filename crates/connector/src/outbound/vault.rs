@@ -15,7 +15,6 @@ use crate::http::files::random_id;
 
 /// Longest validity on any platform: Slack, half an hour.
 const VALIDITY: Duration = Duration::from_secs(1800);
-/// Prefix of names.
 const PREFIX: &str = "way-";
 const EXPIRED: &str = "the permission to reply here has expired";
 

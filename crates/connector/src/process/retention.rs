@@ -1,4 +1,4 @@
-//! Hourly retention: deletes expired records and orphaned files.
+//! Hourly retention: deletes expired records, and files without a row that a crash left behind.
 
 use std::collections::HashSet;
 use std::io::ErrorKind;
@@ -13,7 +13,6 @@ use crate::outbound::requests::ANSWER_RETENTION;
 const INTERVAL: Duration = Duration::from_secs(3600);
 /// Longer than any platform repeats a message.
 const IDENTITY_RETENTION: Duration = Duration::from_secs(30 * 24 * 3600);
-/// How long a revoked gateway stays listed and its name reserved.
 const REVOKED_RETENTION: Duration = Duration::from_secs(30 * 24 * 3600);
 
 /// `folder`: the files in transit.
@@ -48,7 +47,6 @@ async fn sweep(db: &Db, folder: PathBuf) -> Result<(), Error> {
     swept.await.map_err(|_panicked| Error::Io("the sweep of connector-media panicked".into()))?
 }
 
-/// Deletes old files without a row, left by a process that died before it wrote the row.
 fn remove_orphans(folder: &Path, referenced: &HashSet<String>) -> Result<(), Error> {
     let failed = |error: std::io::Error| Error::Io(format!("connector-media cannot be read: {error}"));
     let entries = match std::fs::read_dir(folder) {

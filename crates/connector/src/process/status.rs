@@ -17,7 +17,6 @@ use crate::instances::task::{InstanceCommand, InstanceStatus, Instances};
 pub const STATE_FILE: &str = "connector_state.json";
 const WRITE_INTERVAL: Duration = Duration::from_millis(500);
 
-/// The last written status.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ConnectorStatus(pub Value);
 
@@ -28,7 +27,6 @@ impl ConnectorStatus {
     }
 }
 
-/// Writes the status whenever it changes.
 #[derive(Debug)]
 pub(crate) struct StatusWriter {
     pub(crate) db: Db,
@@ -99,7 +97,6 @@ fn state(link: &LinkHandle) -> &'static str {
     }
 }
 
-/// Atomic.
 fn write(home: &Path, state: &Value) -> Result<(), Error> {
     let failed = |error: std::io::Error| Error::Io(error.to_string());
     let fresh = home.join(format!("{STATE_FILE}~"));

@@ -42,7 +42,6 @@ pub(crate) fn describe(adapter: &Adapter) -> Descriptor {
     }
 }
 
-/// The connector renders this dialect.
 const fn dialect(dialect: Dialect) -> &'static str {
     match dialect {
         Dialect::Plain => "plain",

@@ -1,7 +1,5 @@
-//! A gateway's WebSocket: a reader handles frames in order, one writer task sends lines.
-//!
-//! Lines are sent in the order in which they were queued; the idle handshake depends on it. A socket is closed if no
-//! frame, not even a pong, arrives in time. Malformed lines are skipped; a line that is too long closes the socket.
+//! A gateway's WebSocket: a reader handles frames in order, and one writer task sends lines in the order in which they
+//! were queued, on which the idle handshake depends. Malformed lines are skipped; a silent socket is closed.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -40,11 +38,9 @@ use session::SocketSession;
 const SEND_QUEUE_LINES: usize = 512;
 /// Send queue in bytes. A slow reader is disconnected; its entries are delivered again.
 const SEND_QUEUE_BYTES: usize = 8 << 20;
-/// Malformed lines logged per socket.
 const MAX_LOGGED_SKIPS: u32 = 10;
 /// Small, because every open socket has one and most are silent.
 const READ_BUFFER: usize = 4096;
-/// Limit of the closing handshake.
 const CLOSE_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// Handles of the sockets.
@@ -72,7 +68,6 @@ pub(crate) struct SocketTimeouts {
 pub(crate) struct SocketHandle {
     pub(crate) gateway: GatewayId,
     lines: mpsc::Sender<String>,
-    /// Bytes in the send queue.
     waiting: Arc<AtomicUsize>,
     close: watch::Sender<Option<(u16, &'static str)>>,
 }
@@ -95,7 +90,6 @@ impl SocketHandle {
     /// Waits for space in the send queue.
     pub(crate) async fn send_when_free(&self, line: String) {
         self.waiting.fetch_add(line.len(), Ordering::Relaxed);
-        // No answer is needed if the socket is gone.
         let _ = self.lines.send(line).await;
     }
 
@@ -123,12 +117,10 @@ pub(crate) async fn await_upgrade(upgrading: OnUpgrade) -> Option<TokioIo<Upgrad
     timeout(CLOSE_TIMEOUT, upgrading).await.ok()?.ok().map(TokioIo::new)
 }
 
-/// The transport of a socket.
 pub(crate) trait Io: AsyncRead + AsyncWrite + Send + Unpin + 'static {}
 
 impl<T: AsyncRead + AsyncWrite + Send + Unpin + 'static> Io for T {}
 
-/// Serves the socket until it closes.
 pub(crate) async fn serve(
     handles: Arc<SocketHandles>,
     io: impl Io,
@@ -172,7 +164,6 @@ async fn run(handles: Arc<SocketHandles>, stream: WebSocketStream<impl Io>, gate
     session.close().await;
 }
 
-/// Reads until either end closes.
 async fn read<S: Io>(
     handles: &SocketHandles,
     mut stream: SplitStream<WebSocketStream<S>>,

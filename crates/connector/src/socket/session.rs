@@ -13,7 +13,6 @@ use super::{SocketHandle, SocketHandles, descriptor};
 use crate::instances::task::InstanceCommand;
 use crate::outbound::actions;
 
-/// Concurrent requests of one socket.
 const MAX_CONCURRENT: usize = 64;
 /// Platform name of a gateway that fronts no platform in particular.
 const ANY_PLATFORM: &str = "relay";
@@ -185,7 +184,6 @@ impl SocketSession {
             Ok(Some((instance, chat_id))) => {
                 let by = self.epoch.filter(|_| instance == self.gateway.instance).unwrap_or_default();
                 let command = InstanceCommand::Interrupt { session_key, chat_id, by };
-                // The instance may be stopping.
                 let _ = self.handles.instances.send(&instance, command).await;
             }
             Ok(None) => {}

@@ -2,14 +2,11 @@
 
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
-/// Reserve of open files.
 const RESERVED: u64 = 512;
 
-/// At most `wanted`.
 pub(crate) fn apply(wanted: usize) -> usize {
     let needed = u64::try_from(wanted).unwrap_or(u64::MAX).saturating_add(RESERVED);
     let Rlimit { current, maximum } = getrlimit(Resource::Nofile);
-    // `None`: unlimited.
     let Some(soft) = current.filter(|soft| *soft < needed) else { return wanted };
     let raised = maximum.map_or(needed, |hard| hard.min(needed));
     let open_files = match setrlimit(Resource::Nofile, Rlimit { current: Some(raised), maximum }) {

@@ -1,8 +1,5 @@
-//! Received events that are not on disk yet: ordered, bounded, acknowledged after the commit.
-//!
-//! While the gateway cannot store anything, everything waits in order. If that lasts, the connection is closed, so
-//! that the connector does not count failed deliveries against the messages. An event that cannot be stored is retried
-//! alone, then stored as unreadable; if that fails too, it is not acknowledged and the connector delivers it again.
+//! Received events that are not on disk yet: ordered, bounded, acknowledged after the commit. An event that cannot be
+//! stored is retried alone, then stored as unreadable; if that fails too, the connector delivers it again.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -15,13 +12,10 @@ use crate::inbound::{CommitError, InboundSink, Unreadable};
 
 /// Limit for events without a buffer id, which are never redelivered; beyond it, reading stops.
 const MAX_READ_FRAMES: usize = 4096;
-/// The same in bytes.
 const MAX_QUEUED_BYTES: usize = 32 << 20;
 const MAX_READ_BYTES: usize = 2 * MAX_QUEUED_BYTES;
-/// Frames per commit.
 const BATCH: usize = 64;
 const RETRY_WAITS: [Duration; 2] = [Duration::from_secs(1), Duration::from_secs(5)];
-/// Pause after a failed commit.
 const PAUSE: Duration = Duration::from_secs(1);
 /// Half of the connector's acknowledgement timeout.
 const MAX_FAILING: Duration = Duration::from_secs(30);
@@ -29,12 +23,9 @@ const MAX_FAILING: Duration = Duration::from_secs(30);
 #[derive(Debug)]
 pub(super) struct CommitQueue {
     queue: VecDeque<PendingEvent>,
-    /// Bytes in `queue`.
     bytes: usize,
     retries: Vec<(Instant, PendingEvent)>,
-    /// Earliest time of the next commit.
     paused_until: Option<Instant>,
-    /// Since when commits fail.
     failing_since: Option<Instant>,
     /// Limit in frames. A frame with a buffer id beyond it is redelivered later.
     max_frames: usize,
@@ -42,7 +33,6 @@ pub(super) struct CommitQueue {
     pub(super) overflowed: bool,
 }
 
-/// Result of a commit.
 #[derive(Debug)]
 pub(super) struct CommitOutcome {
     pub(super) events: Vec<PendingEvent>,
@@ -82,12 +72,10 @@ impl CommitQueue {
         self.queue.is_empty() && self.retries.is_empty()
     }
 
-    /// Time of the next retry.
     pub(super) fn due(&self) -> Option<Instant> {
         self.paused_until.or_else(|| self.retries.iter().map(|(at, _)| *at).min())
     }
 
-    /// The next batch to commit.
     pub(super) fn next(&mut self, now: Instant) -> Option<Vec<PendingEvent>> {
         if self.paused_until.is_some_and(|until| until > now) {
             return None;
@@ -101,7 +89,6 @@ impl CommitQueue {
         (!batch.is_empty()).then_some(batch)
     }
 
-    /// A commit succeeded.
     pub(super) fn record_success(&mut self) {
         self.failing_since = None;
     }
@@ -151,7 +138,6 @@ impl CommitQueue {
     }
 }
 
-/// One transaction of the gateway.
 pub(super) async fn commit(sink: &InboundSink, pending: Vec<PendingEvent>) -> CommitOutcome {
     let mut events: Vec<_> = Vec::new();
     let mut unreadable: Vec<Unreadable> = Vec::new();

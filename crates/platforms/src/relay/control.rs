@@ -18,17 +18,14 @@ use super::wire::RelayConnection;
 use crate::http::{self, HttpError};
 
 const WITHIN: Duration = Duration::from_secs(15);
-/// Concurrent policy requests.
 const AT_ONCE: usize = 3;
 
-/// The gateway's id and secret at the connector.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Credentials {
     pub gateway_id: GatewayId,
     pub secret: Secret,
 }
 
-/// Provisioning at every start.
 #[derive(Debug, Clone)]
 pub struct Provision {
     pub gateway_id: GatewayId,
@@ -56,7 +53,6 @@ pub struct Policy {
     pub allow_other_bots: bool,
 }
 
-/// Request of `enroll`.
 #[derive(Debug, Clone)]
 pub struct Enroll {
     pub url: String,
@@ -67,7 +63,6 @@ pub struct Enroll {
     pub grant: Option<Grant>,
 }
 
-/// Result of `enroll`.
 #[derive(Debug, Clone)]
 pub struct Enrolled {
     pub credentials: Credentials,
@@ -117,7 +112,6 @@ struct Granted {
     access_token: String,
 }
 
-/// A fresh token.
 pub(super) fn token(credentials: &Credentials) -> String {
     let now = petasos_runtime::clock::now().0 / 1000;
     tokens::mint(credentials.gateway_id.as_str(), credentials.secret.expose(), now + tokens::LIFETIME, sign)
@@ -127,7 +121,6 @@ fn sign(key: &[u8], message: &[u8]) -> Vec<u8> {
     hmac::sign(&hmac::Key::new(hmac::HMAC_SHA256, key), message).as_ref().to_vec()
 }
 
-/// Base address of the HTTP API.
 pub(super) fn base(url: &str) -> Option<Url> {
     let parsed = Url::parse(&address::endpoint(url, "media")).ok()?;
     (matches!(parsed.scheme(), "http" | "https") && parsed.has_host()).then_some(parsed)
@@ -243,7 +236,7 @@ fn put(body: &mut Value, name: &str, value: Option<&impl Serialize>) {
     }
 }
 
-/// Redeems a one-time enrolment token for credentials.
+/// Redeems a one-time token for credentials.
 pub async fn enroll(enroll: &Enroll) -> Result<Enrolled, Refused> {
     let base = base(&enroll.url).ok_or_else(|| Refused::Address(enroll.url.clone()))?;
     let client = client(&base)?;

@@ -57,7 +57,6 @@ impl From<DialError> for Error {
 }
 
 impl Error {
-    /// From an unsuccessful answer.
     pub(super) fn of(answer: &Answer) -> Self {
         if answer.is_declined() {
             return Self::Declined;

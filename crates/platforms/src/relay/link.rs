@@ -1,7 +1,5 @@
-//! The link task: dials, reads, commits, acknowledges, and forwards requests and answers.
-//!
-//! Owns the channel machine, the socket and all waiting events and requests. Reading waits neither for commits nor for
-//! answers. Dropping it closes the connection; unacknowledged events are redelivered.
+//! The link task: owns the channel machine, the socket, and all waiting events and requests. Reading waits neither for
+//! commits nor for answers. Dropping it closes the connection; unacknowledged events are redelivered.
 
 use std::collections::HashMap;
 use std::future;
@@ -29,12 +27,10 @@ use crate::inbound::{CommitError, InboundSink, LinkHealth};
 
 type BoxTask<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
 
-/// PendingRequest requests.
 const MAX_PENDING: usize = 1024;
 /// Longest wait between a grant and the commit of earlier events.
 const GRANT_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// A request that was sent and not answered.
 struct PendingRequest {
     chat: (Platform, String),
     answer: oneshot::Sender<Result<Answer, Error>>,
@@ -53,16 +49,13 @@ pub(super) struct LinkTask<'a> {
     prepare_task: Option<BoxTask<'a, ()>>,
     socket: Option<Socket>,
     lines: Lines,
-    /// Descriptors received on this connection.
     descriptors: usize,
     uncommitted: CommitQueue,
     commit_task: Option<BoxTask<'a, CommitOutcome>>,
     pending: HashMap<String, PendingRequest>,
-    /// Callers that requested idling.
     idle_callers: Vec<oneshot::Sender<bool>>,
     /// Deadline of a grant: reported when earlier events are on disk, refused at the deadline.
     grant_deadline: Option<Instant>,
-    /// Why the connection is down.
     last_error: Error,
 }
 
@@ -447,7 +440,7 @@ async fn receive(socket: &mut Option<Socket>) -> (u64, SocketInput) {
     }
 }
 
-/// PendingRequest while there is no task.
+/// Pending for ever if there is no task.
 async fn finished<T>(task: &mut Option<BoxTask<'_, T>>) -> T {
     let Some(running) = task else { return future::pending().await };
     let outcome = running.await;

@@ -1,11 +1,5 @@
-//! The relay adapter: platforms whose credentials a connector holds, reached over one outgoing socket.
-//!
-//! One adapter per fronted platform. They share a `RelayConnection`; the first one runs the connection (`link`), the others
-//! follow it. Inbound events are acknowledged after the commit; outbound requests are answered or end with an unknown
-//! outcome. The decisions are in `petasos_relay::channel`.
-//!
-//! `control`: HTTP API; `memory`: metadata of chats; `socket` and `wire`: the connection; `commit`: events waiting for
-//! the disk.
+//! The relay adapter: platforms whose credentials a connector holds, reached over one outgoing socket. There is one
+//! adapter per fronted platform; the first one runs the shared connection. Events are acknowledged after the commit.
 
 mod commit;
 mod control;
@@ -45,11 +39,9 @@ pub struct Config {
     pub provision: Option<Provision>,
     /// Wake address; the connector may have another one, or none.
     pub wake_url: Option<String>,
-    /// Per platform.
     pub policies: Vec<Policy>,
     pub terms: ChannelPolicy,
     pub open_timeout: Duration,
-    /// Time limit for the answer to a request.
     pub answer_timeout: Duration,
     pub ping_every: Duration,
     /// A connection without any frame for this long is lost.
@@ -89,7 +81,6 @@ impl Config {
     }
 }
 
-/// RelayConfigError configuration.
 #[derive(Debug, thiserror::Error)]
 pub enum RelayConfigError {
     #[error("the relay's address is not an http(s) or ws(s) one")]
@@ -150,7 +141,6 @@ impl Relay {
         self.platform == Platform::relay()
     }
 
-    /// From the last descriptor.
     pub fn capabilities(&self) -> Cow<'_, Capabilities> {
         let descriptor = self.wire.descriptor(self.platform);
         Cow::Owned(capabilities(self.platform, descriptor.as_ref(), &self.wire.config))
@@ -234,7 +224,6 @@ fn capabilities(platform: Platform, descriptor: Option<&Descriptor>, config: &Co
     }
 }
 
-/// Known credentials.
 pub fn credentials(gateway_id: impl Into<GatewayId>, secret: impl Into<String>) -> Credentials {
     Credentials { gateway_id: gateway_id.into(), secret: Secret::new(secret) }
 }

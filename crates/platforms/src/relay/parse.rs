@@ -20,9 +20,7 @@ pub(super) struct PendingEvent {
     pub(super) generation: u64,
     /// The raw event, stored if it is invalid.
     raw: String,
-    /// Failed commits.
     pub(super) rejections: u32,
-    /// Committed alone.
     pub(super) alone: bool,
 }
 
@@ -34,11 +32,9 @@ pub(super) enum EventContent {
     Nothing,
 }
 
-/// Longest part of a buffer id in the id of an unreadable event.
 const MAX_ID_LENGTH: usize = 64;
 
 impl PendingEvent {
-    /// Approximate memory use.
     pub(super) fn weight(&self) -> usize {
         self.raw.len()
     }
@@ -109,7 +105,6 @@ fn hash(raw: &str) -> String {
     digest(&SHA256, raw.as_bytes()).as_ref().iter().take(16).map(|byte| format!("{byte:02x}")).collect()
 }
 
-/// A random id for events without buffer id and event id.
 pub(super) fn random_id() -> String {
     random::bytes::<16>().iter().map(|byte| format!("{byte:02x}")).collect()
 }

@@ -18,10 +18,8 @@ use crate::http::{self, HttpError};
 use crate::upload::Upload;
 use crate::{Kind, MediaKind, OutgoingFile, Part, Receipt, SendOptions, StatusReaction, download};
 
-/// Upload limit of connectors.
 pub(super) const LARGEST_FILE: u64 = 25 << 20;
 const MEDIA_WITHIN: Duration = Duration::from_secs(30);
-/// Longest idempotency key that fits a request id.
 const LONGEST_KEY: usize = 128;
 
 #[derive(Deserialize)]
@@ -93,7 +91,6 @@ impl Relay {
         }
     }
 
-    /// How long the connector remembers request ids.
     pub fn idempotency_window(&self) -> Option<Duration> {
         let memory = self.wire.descriptor(self.platform).map(|it| it.request_memory).unwrap_or_default();
         (memory > 0).then(|| Duration::from_secs(memory))
@@ -201,7 +198,6 @@ impl Relay {
         metadata
     }
 
-    /// Uploads a file and returns its address.
     async fn upload(&self, file: &OutgoingFile) -> Result<String, Error> {
         let upload = Upload::open(file).await?;
         let url = address::endpoint(&self.wire.config.url, "media");

@@ -15,16 +15,13 @@ use tracing::debug;
 use super::{Config, Error};
 use crate::websocket::{self, DialError, WsStream};
 
-/// Write queue.
 const WRITE_QUEUE: usize = 512;
-/// Time limit for writing one message.
 const WRITE_TIMEOUT: Duration = Duration::from_secs(10);
 const CLOSE_TIMEOUT: Duration = Duration::from_secs(1);
 
 #[derive(Debug)]
 pub(super) struct Socket {
     pub(super) generation: u64,
-    /// Time of the last frame.
     pub(super) last_frame_at: Instant,
     queue: mpsc::Sender<Message>,
     stream: SplitStream<WsStream>,
@@ -33,12 +30,8 @@ pub(super) struct Socket {
 #[derive(Debug)]
 pub(super) enum SocketInput {
     Data(Vec<u8>),
-    /// Ping or pong.
     Heartbeat,
-    Closed {
-        close: Option<Closed>,
-        error: Error,
-    },
+    Closed { close: Option<Closed>, error: Error },
 }
 
 impl Socket {
@@ -54,7 +47,7 @@ impl Socket {
         Ok(Self { generation, last_frame_at: Instant::now(), queue, stream })
     }
 
-    /// Reads the next frame. Cancel-safe.
+    /// Cancel-safe.
     pub(super) async fn receive(&mut self) -> SocketInput {
         let input = match self.stream.next().await {
             Some(Ok(Message::Text(text))) => SocketInput::Data(text.as_bytes().to_vec()),

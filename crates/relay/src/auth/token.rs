@@ -1,7 +1,5 @@
-//! Bearer tokens: gateway id and expiry, signed with a shared secret.
-//!
-//! `base64url(payload ":" exp ":" hex(hmac_sha256(secret, payload ":" exp)))`. The secret is used as text even if it
-//! looks like hex. The caller supplies the HMAC, which must compare in constant time.
+//! Bearer tokens: `base64url(payload ":" exp ":" hex(hmac_sha256(secret, payload ":" exp)))`. The payload is the gateway
+//! id; the secret is used as text even if it looks like hex.
 
 use alloc::format;
 use alloc::string::{String, ToString};
@@ -10,9 +8,8 @@ use alloc::vec::Vec;
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 
-/// Validity of a fresh token in seconds.
+/// Validity of a fresh token, in seconds.
 pub const LIFETIME: u64 = 300;
-/// Tolerated clock skew in seconds.
 pub const LEEWAY: u64 = 60;
 /// Longest validity accepted for an upgrade.
 pub const LONGEST_LIFE: u64 = 900;
@@ -43,7 +40,6 @@ pub enum Refused {
 }
 
 impl Claim {
-    /// `None`: malformed.
     pub fn read(token: &str) -> Option<Self> {
         if token.len() > LONGEST_TOKEN {
             return None;

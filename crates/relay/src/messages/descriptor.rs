@@ -35,7 +35,6 @@ pub struct Descriptor {
     pub request_memory: u64,
 }
 
-/// Operations supported by every connector.
 pub const LEGACY_OPS: [&str; 4] = ["send", "edit", "typing", "follow_up"];
 const DEFAULT_LENGTH: usize = 4096;
 const MOST_OPS: usize = 64;
@@ -164,7 +163,6 @@ impl Descriptors {
         self.all.first()
     }
 
-    /// The descriptor for chats of this platform.
     pub fn of(&self, platform: &str) -> Option<&Descriptor> {
         self.all.iter().find(|known| known.platform == platform).or(self.first())
     }
