@@ -30,6 +30,20 @@ pub enum CommitResult {
     Closed(NotAccepting),
 }
 
+/// Bytes of a message; far above the limits of the platforms.
+pub(crate) const TEXT_LIMIT: usize = 1024 * 1024;
+
+/// Cuts a message at the limit and says so in its text.
+pub(crate) fn truncated(mut text: String) -> String {
+    if text.len() <= TEXT_LIMIT {
+        return text;
+    }
+    let size = text.len();
+    text.truncate(text.floor_char_boundary(TEXT_LIMIT));
+    text.push_str(&format!("\n[cut here: the message was {size} bytes long]"));
+    text
+}
+
 /// Events and the cursor after them. Dropping it without a result means `NotStored`.
 #[derive(Debug)]
 pub struct InboundBatch {

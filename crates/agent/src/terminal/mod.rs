@@ -31,6 +31,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
+use petasos_core::text::hex;
 use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::{Value, json};
@@ -386,7 +387,7 @@ impl Terminal {
 fn new_id() -> io::Result<String> {
     let mut random = [0; 6];
     getrandom::fill(&mut random).map_err(io::Error::other)?;
-    Ok(random.iter().fold("proc_".to_owned(), |id, byte| format!("{id}{byte:02x}")))
+    Ok(format!("proc_{}", hex(&random)))
 }
 
 fn not_a_command(value: Option<&Value>) -> Value {

@@ -34,19 +34,14 @@ pub(crate) async fn add_scope(
     gateway: &GatewayCredentials,
     body: &Value,
 ) -> Result<Response, Error> {
-    let (Some(platform), Some(scope)) = (platform(body), field(body, "scopeId")) else {
-        return Ok(malformed("platform and scopeId"));
-    };
+    let Some((platform, scope)) = scope_in(body) else { return Ok(malformed("platform and scopeId")) };
     let instance = gateway.instance.clone();
     let single = management.single.clone();
     let granted = management
         .db
         .write(Commit::Connector, move |tx| claim_scope(tx, single.as_ref(), platform, &scope, &instance));
     if !granted.await? {
-        return Ok(error_response(
-            StatusCode::FORBIDDEN,
-            "no author bound to this instance has written there",
-        ));
+        return Ok(forbidden("no author bound to this instance has written there"));
     }
     Ok(ok_response())
 }
@@ -68,9 +63,7 @@ pub(crate) async fn release_scope(
     gateway: &GatewayCredentials,
     body: &Value,
 ) -> Result<Response, Error> {
-    let (Some(platform), Some(scope)) = (platform(body), field(body, "scopeId")) else {
-        return Ok(malformed("platform and scopeId"));
-    };
+    let Some((platform, scope)) = scope_in(body) else { return Ok(malformed("platform and scopeId")) };
     let instance = gateway.instance.clone();
     let released = management
         .db
@@ -85,9 +78,7 @@ pub(crate) async fn set_principal(
     gateway: &GatewayCredentials,
     body: &Value,
 ) -> Result<Response, Error> {
-    let (Some(platform), Some(user)) = (platform(body), field(body, "userId")) else {
-        return Ok(malformed("platform and userId"));
-    };
+    let Some((platform, user)) = user_in(body) else { return Ok(malformed("platform and userId")) };
     let allowed = match body.get("policy").and_then(Value::as_str) {
         Some("allow") => Some(true),
         Some("deny") => Some(false),
@@ -108,19 +99,26 @@ pub(crate) async fn route_direct_messages(
     gateway: &GatewayCredentials,
     body: &Value,
 ) -> Result<Response, Error> {
-    let (Some(platform), Some(user)) = (platform(body), field(body, "userId")) else {
-        return Ok(malformed("platform and userId"));
-    };
+    let Some((platform, user)) = user_in(body) else { return Ok(malformed("platform and userId")) };
     let instance = gateway.instance.clone();
     let assigned = management
         .db
         .write(Commit::Connector, move |tx| tx.assign_direct_messages(platform, &user, &instance))
         .await?;
     if !assigned {
-        return Ok(error_response(
-            StatusCode::FORBIDDEN,
-            "the user is not bound to an instance of this tenant",
-        ));
+        return Ok(forbidden("the user is not bound to an instance of this tenant"));
     }
     Ok(ok_response())
+}
+
+fn scope_in(body: &Value) -> Option<(Platform, String)> {
+    Some((platform(body)?, field(body, "scopeId")?))
+}
+
+fn user_in(body: &Value) -> Option<(Platform, String)> {
+    Some((platform(body)?, field(body, "userId")?))
+}
+
+fn forbidden(reason: &str) -> Response {
+    error_response(StatusCode::FORBIDDEN, reason)
 }

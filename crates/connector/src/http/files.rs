@@ -56,7 +56,7 @@ impl MediaFiles {
         let media = |file: &Attachment| {
             let offered = json!({ "source": event.source, "attachment": file }).to_string();
             let media = Media {
-                id: random_id(),
+                id: clock::random_hex::<16>(),
                 instance: instance.clone(),
                 reference: Some(offered),
                 name: file.name.clone(),
@@ -86,7 +86,7 @@ impl MediaFiles {
         name: Option<String>,
         mime: Option<String>,
     ) -> Result<String, Error> {
-        let id = random_id();
+        let id = clock::random_hex::<16>();
         let failed = |error: io::Error| Error::Io(format!("a file cannot be stored: {error}"));
         self.create_folder().await.map_err(failed)?;
         let path = self.folder.join(&id);
@@ -141,7 +141,7 @@ impl MediaFiles {
         let failed = |error: io::Error| Error::Io(error.to_string());
         self.create_folder().await.map_err(failed)?;
         // Deleted even if the request is cancelled.
-        let temporary = TemporaryFile(self.folder.join(format!("{id}.{}", random_id())));
+        let temporary = TemporaryFile(self.folder.join(format!("{id}.{}", clock::random_hex::<16>())));
         let mut file = fs::File::create(&temporary.0).await.map_err(failed)?;
         let fetched = adapter.fetch(&source, &attachment, MAX_SIZE as u64, &mut file).await;
         let bytes = fs::read(&temporary.0).await;
@@ -213,8 +213,4 @@ const fn mime(kind: Kind) -> &'static str {
         Kind::Video => "video/mp4",
         Kind::Document => "application/octet-stream",
     }
-}
-
-pub(crate) fn random_id() -> String {
-    clock::random::<16>().iter().map(|byte| format!("{byte:02x}")).collect()
 }

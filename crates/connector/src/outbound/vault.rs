@@ -11,8 +11,6 @@ use petasos_platforms::Adapter;
 use petasos_relay::Answer;
 use petasos_store::connector::{GatewayCredentials, InstanceChat, Permission};
 
-use crate::http::files::random_id;
-
 /// Longest validity on any platform: Slack, half an hour.
 const VALIDITY: Duration = Duration::from_secs(1800);
 const PREFIX: &str = "way-";
@@ -28,7 +26,7 @@ pub(crate) async fn seal(
 ) -> Result<(), Error> {
     let Some(value) = event.source.message_id.clone() else { return Ok(()) };
     let Some(kind) = adapter.credential_kind(&value) else { return Ok(()) };
-    let id = format!("{PREFIX}{}", random_id());
+    let id = format!("{PREFIX}{}", clock::random_hex::<16>());
     let permission = Permission {
         id: id.clone(),
         instance: instance.clone(),

@@ -11,6 +11,7 @@ use crate::message::Source;
 use crate::person::Person;
 use crate::scan;
 use crate::target::Target;
+use crate::text::hex;
 use crate::text::is_silence_marker;
 use crate::time::Millis;
 
@@ -22,12 +23,12 @@ pub struct JobId(String);
 impl JobId {
     pub fn parse(text: &str) -> Option<Self> {
         let text = text.trim();
-        let hex = text.len() == 12 && text.bytes().all(|byte| byte.is_ascii_hexdigit());
-        hex.then(|| Self(text.to_ascii_lowercase()))
+        let valid = text.len() == 12 && text.bytes().all(|byte| byte.is_ascii_hexdigit());
+        valid.then(|| Self(text.to_ascii_lowercase()))
     }
 
     pub fn from_bytes(bytes: [u8; 6]) -> Self {
-        Self(bytes.iter().map(|byte| format!("{byte:02x}")).collect())
+        Self(hex(&bytes))
     }
 
     pub fn as_str(&self) -> &str {

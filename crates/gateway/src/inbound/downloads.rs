@@ -15,6 +15,7 @@ use std::time::{Duration, SystemTime};
 use aws_lc_rs::digest;
 use petasos_core::media::{self, MediaKind};
 use petasos_core::message::Attachment;
+use petasos_core::text::hex;
 use petasos_core::{Inbound, InboxId, Platform, SessionKey, Source};
 use petasos_platforms::download::{self, Error};
 use petasos_platforms::{Adapter, Fetched};
@@ -267,7 +268,7 @@ pub(crate) fn results_folder(home: &Path, key: &SessionKey) -> PathBuf {
 /// A folder name that is safe for any key.
 fn session_folder_name(key: &SessionKey) -> String {
     let digest = digest::digest(&digest::SHA256, key.0.as_bytes());
-    digest.as_ref().iter().take(16).map(|byte| format!("{byte:02x}")).collect()
+    hex(&digest.as_ref()[..16])
 }
 
 fn download_error(source: &Source, error: &Error) -> String {

@@ -1,6 +1,7 @@
 //! Converts relay frames to inbound events. Pure, except for random ids of events without one.
 
 use aws_lc_rs::digest::{SHA256, digest};
+use petasos_core::text::hex;
 use petasos_core::{Inbound, Platform};
 use petasos_relay::action::held;
 use petasos_relay::{Event, Forward};
@@ -48,7 +49,7 @@ impl PendingEvent {
         let raw = event.to_string();
         match Event::read(event) {
             Ok(read) => {
-                let dedup = read.identity(buffer.as_deref(), || hash(&raw)).unwrap_or_else(random_id);
+                let dedup = read.identity(buffer.as_deref(), || hash(&raw)).unwrap_or_else(random::hex::<16>);
                 let context = context(&read);
                 let content = EventContent::Event(Box::new(read.inbound(dedup, context)));
                 Self { content, buffer, generation, raw, rejections: 0, alone: false }
@@ -102,11 +103,7 @@ fn forwarded(forward: &Forward) -> Option<(Event, &'static str)> {
 }
 
 fn hash(raw: &str) -> String {
-    digest(&SHA256, raw.as_bytes()).as_ref().iter().take(16).map(|byte| format!("{byte:02x}")).collect()
-}
-
-pub(super) fn random_id() -> String {
-    random::bytes::<16>().iter().map(|byte| format!("{byte:02x}")).collect()
+    hex(&digest(&SHA256, raw.as_bytes()).as_ref()[..16])
 }
 
 #[cfg(test)]

@@ -6,13 +6,13 @@ use petasos_core::message::Attachment;
 use petasos_core::{Route, Source};
 use petasos_relay::action::held_kind;
 use petasos_relay::{Action, Answer, Media, address};
+use petasos_runtime::random;
 use reqwest::Url;
 use reqwest::header::AUTHORIZATION;
 use serde::Deserialize;
 use serde_json::{Map, Value};
 use tracing::info;
 
-use super::parse::random_id;
 use super::{Error, Relay, control};
 use crate::http::{self, HttpError};
 use crate::upload::Upload;
@@ -39,7 +39,8 @@ impl Relay {
         if part.is_empty() {
             return Ok(Receipt::default());
         }
-        let request = key.filter(|key| key.len() <= LONGEST_KEY).map_or_else(random_id, str::to_owned);
+        let request =
+            key.filter(|key| key.len() <= LONGEST_KEY).map_or_else(random::hex::<16>, str::to_owned);
         if let Some(receipt) = self.follow_up(to, part, options, &request).await? {
             return Ok(receipt);
         }
@@ -101,7 +102,7 @@ impl Relay {
         let metadata = self.metadata(to);
         let content = part.text.clone();
         let action = Action::Edit { chat_id, message_id: message_id.to_owned(), content, metadata };
-        let answer = self.request(to, &action, random_id()).await?;
+        let answer = self.request(to, &action, random::hex::<16>()).await?;
         let message_id = answer.message_id.unwrap_or_else(|| message_id.to_owned());
         Ok(Receipt { message_id: Some(message_id), ..Receipt::default() })
     }
@@ -114,7 +115,7 @@ impl Relay {
         if !self.offers(to, action.op()) {
             return Err(Error::of(&Answer::failed(format!("unsupported op: {}", action.op()))));
         }
-        match self.request(to, &action, random_id()).await {
+        match self.request(to, &action, random::hex::<16>()).await {
             Err(error) if error.kind() == Kind::NotFound => Ok(()),
             answer => answer.map(drop),
         }
@@ -183,7 +184,7 @@ impl Relay {
             }
             return Ok(());
         }
-        self.request(to, &action, random_id()).await.map(drop)
+        self.request(to, &action, random::hex::<16>()).await.map(drop)
     }
 
     fn offers(&self, to: &Route, op: &str) -> bool {

@@ -7,6 +7,7 @@ use alloc::vec::Vec;
 
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use petasos_core::text::{hex, unhex};
 
 /// Validity of a fresh token, in seconds.
 pub const LIFETIME: u64 = 300;
@@ -50,7 +51,7 @@ impl Claim {
         let (payload, exp) = signed.rsplit_once(':')?;
         let digits = !exp.is_empty() && exp.bytes().all(|byte| byte.is_ascii_digit());
         let exp = exp.parse().ok().filter(|_| digits)?;
-        let signature = unhex(signature)?;
+        let signature = unhex(signature)?.try_into().ok()?;
         (!payload.is_empty()).then(|| Self { payload: payload.to_string(), exp, signature })
     }
 
@@ -93,42 +94,6 @@ impl Claim {
 pub fn bearer(header: &str) -> Option<&str> {
     let (scheme, token) = header.trim().split_once(' ')?;
     scheme.eq_ignore_ascii_case("bearer").then(|| token.trim()).filter(|token| !token.is_empty())
-}
-
-/// Verifies a webhook of an older connector, signed over `"{timestamp}." + body`, including its age.
-pub fn delivery_is_genuine<'a>(
-    now: u64,
-    timestamp: &str,
-    signature: &str,
-    body: &[u8],
-    keys: impl IntoIterator<Item = &'a str>,
-    check: impl Fn(&[u8], &[u8], &[u8]) -> bool,
-) -> bool {
-    const SKEW: u64 = 300;
-    let (Ok(at), Some(signature)) = (timestamp.parse::<u64>(), unhex(signature)) else { return false };
-    let mut signed = format!("{timestamp}.").into_bytes();
-    signed.extend_from_slice(body);
-    let mut good = false;
-    for key in keys.into_iter().filter(|key| !key.is_empty()) {
-        good |= check(key.as_bytes(), &signed, &signature);
-    }
-    good && now.abs_diff(at) <= SKEW
-}
-
-fn hex(bytes: &[u8]) -> String {
-    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
-}
-
-fn unhex(text: &str) -> Option<[u8; 32]> {
-    let digits: Vec<_> = text.chars().map(|c| c.to_digit(16)).collect::<Option<_>>()?;
-    let mut bytes = [0; 32];
-    if digits.len() != 2 * bytes.len() {
-        return None;
-    }
-    for (byte, pair) in bytes.iter_mut().zip(digits.chunks(2)) {
-        *byte = u8::try_from(pair[0] * 16 + pair[1]).ok()?;
-    }
-    Some(bytes)
 }
 
 #[cfg(test)]

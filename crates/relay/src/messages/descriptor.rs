@@ -109,10 +109,6 @@ impl Descriptor {
         }
         self.supported_ops.iter().any(|known| known == op)
     }
-
-    pub fn shows_code(&self) -> bool {
-        !matches!(self.markdown_dialect.as_str(), "" | "plain")
-    }
 }
 
 const REQUIRED: [&str; 9] = [
@@ -194,7 +190,7 @@ mod tests {
         assert!(missing.is_empty());
         assert_eq!((descriptor.max_message_length, descriptor.emoji.as_str()), (2000, "🔌"));
         assert!(descriptor.supports("send") && descriptor.supports("edit") && !descriptor.supports("react"));
-        assert!(descriptor.shows_code() && !descriptor.supports_context);
+        assert!(descriptor.markdown_dialect != "plain" && !descriptor.supports_context);
         assert_eq!(read(Value::Object(descriptor.object())).0, descriptor);
     }
 
@@ -203,7 +199,7 @@ mod tests {
         let (descriptor, missing) = read(json!({}));
         assert_eq!(missing.len(), 9);
         assert_eq!((descriptor.platform.as_str(), descriptor.label.as_str()), ("discord", "discord"));
-        assert!(descriptor.supports_edit && !descriptor.supports_threads && !descriptor.shows_code());
+        assert!(descriptor.supports_edit && !descriptor.supports_threads);
     }
 
     #[test]

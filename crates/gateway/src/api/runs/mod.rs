@@ -121,11 +121,7 @@ pub enum StartRunError {
 
 /// An unguessable id: `prefix` and `N` random bytes in hex.
 pub fn fresh_id<const N: usize>(prefix: &str) -> String {
-    format!("{prefix}{}", hex::<N>(&clock::random()))
-}
-
-pub(crate) fn hex<const N: usize>(bytes: &[u8; N]) -> String {
-    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+    format!("{prefix}{}", clock::random_hex::<N>())
 }
 
 enum AcceptOutcome {

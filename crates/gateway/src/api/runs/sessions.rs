@@ -52,7 +52,7 @@ impl Handle {
         new: NewSession,
     ) -> Result<SessionSummary, SessionChangeError> {
         let id = new.id.clone().unwrap_or_else(|| {
-            SessionId(format!("api_{}_{}", clock::now().0 / 1000, super::hex::<4>(&clock::random())))
+            SessionId(format!("api_{}_{}", clock::now().0 / 1000, clock::random_hex::<4>()))
         });
         self.create_with(owner, id, move |tx, context, id| {
             if tx.session(id)?.is_some() {

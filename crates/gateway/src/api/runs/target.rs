@@ -205,7 +205,7 @@ pub(super) fn create(
 }
 
 pub(super) fn new_session_id(name: &str) -> SessionId {
-    SessionId(format!("{name}-{}", super::hex::<4>(&clock::random())))
+    SessionId(format!("{name}-{}", clock::random_hex::<4>()))
 }
 
 /// Whether the stored rows equal the sent history.

@@ -331,7 +331,7 @@ fn not_accepting_response(reason: NotAccepting) -> Response {
 fn random_id() -> Result<String, Response> {
     let mut bytes = [0; 16];
     match getrandom::fill(&mut bytes) {
-        Ok(()) => Ok(parse::hex(&bytes)),
+        Ok(()) => Ok(petasos_core::text::hex(&bytes)),
         Err(error) => {
             warn!(platform = "webhook", %error, "no random numbers");
             Err(with_retry_after(

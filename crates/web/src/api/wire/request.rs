@@ -8,6 +8,7 @@ use axum::http::request::Parts;
 use axum::http::{HeaderMap, HeaderName, header};
 use bytes::{Bytes, BytesMut};
 use futures_util::StreamExt;
+use petasos_core::text::hex;
 use petasos_gateway::IdempotencyKey;
 use petasos_platforms::body_budget::Exhausted;
 use schemars::JsonSchema;
@@ -334,7 +335,7 @@ pub(crate) fn hash_prefix(parts: &[&str]) -> String {
         context.update(&(part.len() as u64).to_le_bytes());
         context.update(part.as_bytes());
     }
-    context.finish().as_ref().iter().take(8).map(|byte| format!("{byte:02x}")).collect()
+    hex(&context.finish().as_ref()[..8])
 }
 
 #[cfg(test)]

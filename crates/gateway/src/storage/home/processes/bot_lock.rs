@@ -13,6 +13,7 @@ use std::time::{Duration, Instant};
 
 use aws_lc_rs::digest;
 use petasos_core::lifecycle::stamp;
+use petasos_core::text::hex;
 use petasos_core::{Platform, Secret};
 use serde::Deserialize;
 use serde_json::json;
@@ -182,7 +183,7 @@ fn lock_directory(directory: &Path) -> io::Result<File> {
 /// The first 16 hex digits of the SHA-256, compatible with other gateways.
 fn hash(identity: &Secret) -> String {
     let hash = digest::digest(&digest::SHA256, identity.expose().as_bytes());
-    hash.as_ref().iter().take(8).map(|byte| format!("{byte:02x}")).collect()
+    hex(&hash.as_ref()[..8])
 }
 
 #[cfg(test)]
