@@ -18,5 +18,5 @@ mod socket;
 mod start;
 
 pub use config::{Config, DATABASE};
-pub use process::status::{ConnectorStatus, STATE_FILE};
+pub use process::status::ConnectorStatus;
 pub use start::{RunningConnector, StartError, start};

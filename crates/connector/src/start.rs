@@ -88,23 +88,23 @@ async fn assemble(
         db.write(Commit::Connector, move |tx| tx.ensure_single_instance(&single, now)).await?;
     }
     let url = config.public_url.take().unwrap_or_else(|| format!("http://{address}"));
-    let parts = Parts::new(&mut config, db.clone(), url.clone(), shutdown.clone());
-    restore_rate_limits(&db, &parts.adapters).await?;
+    let shared = SharedHandles::new(&mut config, db.clone(), url.clone(), shutdown.clone());
+    restore_rate_limits(&db, &shared.adapters).await?;
     // Wakes instances with a backlog.
     for instance in db.read(|reader| reader.instances_with_work()).await? {
-        parts.instances.mailbox(&instance);
+        shared.instances.mailbox(&instance);
     }
-    let server = Arc::new(parts.server(&config));
+    let server = Arc::new(shared.server(&config));
     let lifetime = Lifetime { bot_locks: std::mem::take(&mut config.sole), ..Lifetime::default() };
-    let (links, mut tasks) = parts.start_links(&config, &lifetime);
-    tasks.extend(parts.start_maintenance());
+    let (links, mut tasks) = shared.start_links(&config, &lifetime);
+    tasks.extend(shared.start_maintenance());
     // Links measure waits and silence by the wall clock.
     let network = network::watch(links.clone(), config.outward, shutdown.clone());
     tasks.push(gateway::vital("network", &shutdown, network));
     let status = StatusWriter {
         db: db.clone(),
-        adapters: parts.adapters,
-        instances: parts.instances,
+        adapters: shared.adapters,
+        instances: shared.instances,
         links: links.clone(),
         home: config.home,
         listen: address.to_string(),
@@ -125,7 +125,7 @@ async fn restore_rate_limits(db: &Db, adapters: &Adapters) -> Result<(), Error> 
     Ok(())
 }
 
-struct Parts {
+struct SharedHandles {
     db: Db,
     queue: Queue,
     adapters: Arc<Adapters>,
@@ -134,7 +134,7 @@ struct Parts {
     shutdown: ShutdownHandle,
 }
 
-impl Parts {
+impl SharedHandles {
     fn new(config: &mut Config, db: Db, url: String, shutdown: ShutdownHandle) -> Self {
         let adapters = Arc::new(Adapters::new(std::mem::take(&mut config.adapters)));
         let queue = Queue::new(db.clone());

@@ -151,22 +151,6 @@ pub trait CommandApprover: fmt::Debug + Send + Sync {
     ) -> Pin<Box<dyn Future<Output = CommandDecision> + Send + 'a>>;
 }
 
-/// Approves everything; for tests of everything else.
-#[derive(Debug, Clone, Copy, Default)]
-pub struct ApproveAll;
-
-impl CommandApprover for ApproveAll {
-    fn decide<'a>(
-        &'a self,
-        _command: &'a str,
-        _cwd: &'a Path,
-        _writable: bool,
-        _ctx: &'a SessionCtx,
-    ) -> Pin<Box<dyn Future<Output = CommandDecision> + Send + 'a>> {
-        Box::pin(std::future::ready(CommandDecision::Run { note: None }))
-    }
-}
-
 #[derive(Debug)]
 pub struct Terminal {
     config: TerminalConfig,

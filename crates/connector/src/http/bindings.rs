@@ -6,48 +6,79 @@ use std::time::Duration;
 use axum::http::StatusCode;
 use axum::response::Response;
 use petasos_core::{InstanceId, Platform};
-use petasos_gateway::Commit;
-use petasos_gateway::{Error, clock};
+use petasos_gateway::clock;
 use petasos_platforms::listener::{error_response, json_response};
 use petasos_store::connector::GatewayCredentials;
 use petasos_store::{Error as StoreError, Tx};
 use serde_json::{Value, json};
 
-use super::manage::{Management, field, malformed, ok_response, platform};
+use super::manage::{Management, Reply, field, malformed, ok_response, platform};
 
 const CODE_VALIDITY: Duration = Duration::from_secs(600);
 
-/// Creates a code; the author who sends it to the bot in a direct message is bound to this instance.
-pub(crate) async fn create_link_code(
-    management: &Management,
-    gateway: &GatewayCredentials,
-) -> Result<Response, Error> {
-    let instance = gateway.instance.clone();
-    let until = clock::now().after(CODE_VALIDITY);
-    let code = management.db.write(Commit::Connector, move |tx| tx.add_link_code(&instance, until)).await?;
-    Ok(json_response(StatusCode::OK, &json!({ "code": code, "expiresIn": CODE_VALIDITY.as_secs() })))
-}
-
-/// Claims a guild, workspace or group, if an author of this tenant has written there.
-pub(crate) async fn add_scope(
-    management: &Management,
-    gateway: &GatewayCredentials,
-    body: &Value,
-) -> Result<Response, Error> {
-    let Some((platform, scope)) = scope_in(body) else { return Ok(malformed("platform and scopeId")) };
-    let instance = gateway.instance.clone();
-    let single = management.single.clone();
-    let granted = management
-        .db
-        .write(Commit::Connector, move |tx| claim_scope(tx, single.as_ref(), platform, &scope, &instance));
-    if !granted.await? {
-        return Ok(forbidden("no author bound to this instance has written there"));
+impl Management {
+    /// Creates a code; the author who sends it to the bot in a direct message is bound to this instance.
+    pub(super) async fn create_link_code(&self, gateway: &GatewayCredentials) -> Reply {
+        let instance = gateway.instance.clone();
+        let until = clock::now().after(CODE_VALIDITY);
+        let code = self.write(move |tx| tx.add_link_code(&instance, until)).await?;
+        Ok(json_response(StatusCode::OK, &json!({ "code": code, "expiresIn": CODE_VALIDITY.as_secs() })))
     }
-    Ok(ok_response())
+
+    /// Claims a guild, workspace or group, if an author of this tenant has written there.
+    pub(super) async fn add_scope(&self, gateway: &GatewayCredentials, body: &Value) -> Reply {
+        let Some((platform, scope)) = target(body, "scopeId") else {
+            return Ok(malformed("platform and scopeId"));
+        };
+        let instance = gateway.instance.clone();
+        let single = self.single.clone();
+        let granted = self.write(move |tx| claim_scope(tx, single.as_ref(), platform, &scope, &instance));
+        if !granted.await? {
+            return Ok(forbidden("no author bound to this instance has written there"));
+        }
+        Ok(ok_response())
+    }
+
+    pub(super) async fn release_scope(&self, gateway: &GatewayCredentials, body: &Value) -> Reply {
+        let Some((platform, scope)) = target(body, "scopeId") else {
+            return Ok(malformed("platform and scopeId"));
+        };
+        let instance = gateway.instance.clone();
+        let released = self.write(move |tx| tx.release_scope(platform, &scope, &instance)).await?;
+        Ok(json_response(StatusCode::OK, &json!({ "ok": true, "released": released })))
+    }
+
+    /// Allows or blocks a principal in the scopes of this instance, regardless of its policy.
+    pub(super) async fn set_principal(&self, gateway: &GatewayCredentials, body: &Value) -> Reply {
+        let Some((platform, user)) = target(body, "userId") else {
+            return Ok(malformed("platform and userId"));
+        };
+        let allowed = match body.get("policy").and_then(Value::as_str) {
+            Some("allow") => Some(true),
+            Some("deny") => Some(false),
+            Some("default") => None,
+            Some(_) | None => return Ok(malformed("policy: allow, deny or default")),
+        };
+        let instance = gateway.instance.clone();
+        self.write(move |tx| tx.put_principal(&instance, platform, &user, allowed)).await?;
+        Ok(ok_response())
+    }
+
+    /// Routes direct messages of this tenant's authors to this instance.
+    pub(super) async fn route_direct_messages(&self, gateway: &GatewayCredentials, body: &Value) -> Reply {
+        let Some((platform, user)) = target(body, "userId") else {
+            return Ok(malformed("platform and userId"));
+        };
+        let instance = gateway.instance.clone();
+        if !self.write(move |tx| tx.assign_direct_messages(platform, &user, &instance)).await? {
+            return Ok(forbidden("the user is not bound to an instance of this tenant"));
+        }
+        Ok(ok_response())
+    }
 }
 
 /// The only path to a scope. `false`: not allowed.
-pub(crate) fn claim_scope(
+pub(super) fn claim_scope(
     tx: &Tx<'_>,
     single: Option<&InstanceId>,
     platform: Platform,
@@ -58,65 +89,8 @@ pub(crate) fn claim_scope(
     if may { tx.grant_scope(platform, scope, instance).map(|()| true) } else { Ok(false) }
 }
 
-pub(crate) async fn release_scope(
-    management: &Management,
-    gateway: &GatewayCredentials,
-    body: &Value,
-) -> Result<Response, Error> {
-    let Some((platform, scope)) = scope_in(body) else { return Ok(malformed("platform and scopeId")) };
-    let instance = gateway.instance.clone();
-    let released = management
-        .db
-        .write(Commit::Connector, move |tx| tx.release_scope(platform, &scope, &instance))
-        .await?;
-    Ok(json_response(StatusCode::OK, &json!({ "ok": true, "released": released })))
-}
-
-/// Allows or blocks a principal in the scopes of this instance, regardless of its policy.
-pub(crate) async fn set_principal(
-    management: &Management,
-    gateway: &GatewayCredentials,
-    body: &Value,
-) -> Result<Response, Error> {
-    let Some((platform, user)) = user_in(body) else { return Ok(malformed("platform and userId")) };
-    let allowed = match body.get("policy").and_then(Value::as_str) {
-        Some("allow") => Some(true),
-        Some("deny") => Some(false),
-        Some("default") => None,
-        Some(_) | None => return Ok(malformed("policy: allow, deny or default")),
-    };
-    let instance = gateway.instance.clone();
-    management
-        .db
-        .write(Commit::Connector, move |tx| tx.put_principal(&instance, platform, &user, allowed))
-        .await?;
-    Ok(ok_response())
-}
-
-/// Routes direct messages of this tenant's authors to this instance.
-pub(crate) async fn route_direct_messages(
-    management: &Management,
-    gateway: &GatewayCredentials,
-    body: &Value,
-) -> Result<Response, Error> {
-    let Some((platform, user)) = user_in(body) else { return Ok(malformed("platform and userId")) };
-    let instance = gateway.instance.clone();
-    let assigned = management
-        .db
-        .write(Commit::Connector, move |tx| tx.assign_direct_messages(platform, &user, &instance))
-        .await?;
-    if !assigned {
-        return Ok(forbidden("the user is not bound to an instance of this tenant"));
-    }
-    Ok(ok_response())
-}
-
-fn scope_in(body: &Value) -> Option<(Platform, String)> {
-    Some((platform(body)?, field(body, "scopeId")?))
-}
-
-fn user_in(body: &Value) -> Option<(Platform, String)> {
-    Some((platform(body)?, field(body, "userId")?))
+fn target(body: &Value, id: &str) -> Option<(Platform, String)> {
+    Some((platform(body)?, field(body, id)?))
 }
 
 fn forbidden(reason: &str) -> Response {

@@ -164,8 +164,7 @@ impl MediaFiles {
         name: Option<String>,
     ) -> Result<OutgoingFile, &'static str> {
         const UNKNOWN: &str = "unknown file; upload it to /relay/media first";
-        let id = url.rsplit_once(PATH).map_or("", |(_, id)| id);
-        let found = self.find(instance, id).await.ok().flatten();
+        let found = self.find(instance, file_id(url)).await.ok().flatten();
         let media = found.filter(|media| media.reference.is_none()).ok_or(UNKNOWN)?;
         let path = self.folder.join(&media.id);
         let opened = tokio::task::spawn_blocking(move || OpenFile::at(&path)).await;
@@ -191,6 +190,11 @@ impl MediaFiles {
     async fn create_folder(&self) -> io::Result<()> {
         fs::DirBuilder::new().recursive(true).mode(0o700).create(&self.folder).await
     }
+}
+
+/// The file's id in its address or path.
+pub(super) fn file_id(address: &str) -> &str {
+    address.rsplit_once(PATH).map_or("", |(_, id)| id)
 }
 
 struct TemporaryFile(PathBuf);

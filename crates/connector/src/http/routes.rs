@@ -27,7 +27,7 @@ use tokio_tungstenite::tungstenite::handshake::derive_accept_key;
 use super::concurrency::{ConcurrencyPermit, LimitKey, ServerLimits};
 use super::files::MediaFiles;
 use super::manage::Management;
-use super::{authentication, concurrency, files, manage};
+use super::{authentication, concurrency, files};
 use crate::socket::{self, SocketHandles};
 
 const MAX_BODY: usize = 64 * 1024;
@@ -162,11 +162,9 @@ impl HttpServer {
         let authorization = header(&parts.headers, &AUTHORIZATION);
         let management = &self.management;
         match authenticated {
-            Some((gateway, _permit)) => manage::manage(management, &gateway, path, &body).await,
-            None if path == "/relay/provision" => {
-                manage::provision(management, authorization.as_deref(), &body).await
-            }
-            None => manage::enroll(management, authorization.as_deref(), &body).await,
+            Some((gateway, _permit)) => management.manage(&gateway, path, &body).await,
+            None if path == "/relay/provision" => management.provision(authorization.as_deref(), &body).await,
+            None => management.enroll(authorization.as_deref(), &body).await,
         }
     }
 
@@ -176,7 +174,7 @@ impl HttpServer {
             Err(response) => return Ok(response),
         };
         let Some(file_permit) = self.acquire_file_permits(&gateway).await else { return Ok(busy()) };
-        let id = request.uri().path().strip_prefix(files::PATH).unwrap_or_default();
+        let id = files::file_id(request.uri().path());
         let Some((bytes, media)) = self.media.fetch(&gateway.instance, id).await? else {
             return Ok(error_response(StatusCode::NOT_FOUND, "no such file"));
         };

@@ -23,13 +23,6 @@ pub(crate) struct ActionHandles {
     pub(crate) single: Option<InstanceId>,
 }
 
-impl ActionHandles {
-    /// The single instance may write to every chat.
-    fn is_single(&self, gateway: &GatewayCredentials) -> bool {
-        self.single.as_ref() == Some(&gateway.instance)
-    }
-}
-
 /// Answers exactly once, also after a panic.
 pub(crate) async fn handle(
     handles: Arc<ActionHandles>,
@@ -44,145 +37,147 @@ pub(crate) async fn handle(
     };
     let done = petasos_runtime::spawn(async move {
         petasos_runtime::annotate(&request);
-        perform_or_refuse(&handles, &gateway, &adapter, &request, action).await
+        let request = ActionRequest { handles: &handles, gateway: &gateway, adapter: &adapter, id: &request };
+        match request.perform(action).await {
+            Ok(answer) | Err(answer) => answer,
+        }
     });
     done.await
         .unwrap_or_else(|_panicked| Answer::doubtful("the connector failed while it asked the platform"))
 }
 
-async fn perform_or_refuse(
-    handles: &ActionHandles,
-    gateway: &GatewayCredentials,
-    adapter: &Adapter,
-    request: &str,
-    action: Action,
-) -> Answer {
-    match perform(handles, gateway, adapter, request, action).await {
-        Ok(answer) | Err(answer) => answer,
-    }
-}
-
-/// `Err`: the platform was not called.
-async fn perform(
-    handles: &ActionHandles,
-    gateway: &GatewayCredentials,
-    adapter: &Adapter,
-    request: &str,
-    action: Action,
-) -> Result<Answer, Answer> {
-    let chat = authorise_chat(handles, gateway, adapter, &action).await?;
-    let platform = adapter.platform();
-    let once = |chat: String, work| async move {
-        let lane = LaneId { platform, chat };
-        handles.requests.run_once(&gateway.instance, request, &lane, work).await
-    };
-    let thread = action.thread();
-    let to = |chat_id, reply_to| route(adapter, chat_id, thread, reply_to);
-    Ok(match action {
-        Action::Send { chat_id, content, reply_to, metadata: _ } => {
-            let reply_to = vault::resolve_reply(&handles.db, gateway, adapter, &chat_id, reply_to).await?;
-            let work = Box::pin(send(adapter, to(chat_id.clone(), reply_to), content)) as Work<'_>;
-            once(chat_id, work).await
-        }
-        Action::SendMedia { chat_id, media_kind, source_url, content, filename, reply_to, metadata: _ } => {
-            let reply_to = vault::resolve_reply(&handles.db, gateway, adapter, &chat_id, reply_to).await?;
-            let file = handles.media.open_upload(&gateway.instance, &source_url, media_kind, filename);
-            let part = Part { text: content, ..Part::file(file.await.map_err(Answer::refused)?) };
-            once(chat_id.clone(), Box::pin(send_part(adapter, to(chat_id, reply_to), part))).await
-        }
-        Action::FollowUp { session_key, kind, content, metadata: _ } => {
-            let to =
-                vault::follow_up_route(&handles.db, gateway, adapter, SessionKey(session_key), kind).await?;
-            once(to.chat_id.clone(), Box::pin(send(adapter, to, content))).await
-        }
-        Action::Edit { chat_id, message_id, content, metadata: _ } => {
-            authorise_change(handles, gateway, adapter, &chat_id, &message_id).await?;
-            match adapter.render(&content).as_slice() {
-                [part] => {
-                    let edited = adapter.edit(&to(chat_id, None), &message_id, part).await;
-                    to_answer(edited.map(|receipt| receipt.message_id))
-                }
-                _more => {
-                    let code = Some(Kind::TooLong.name().to_owned());
-                    return Err(Answer { code, ..Answer::failed("longer than one message") });
-                }
-            }
-        }
-        Action::Typing { chat_id, content, metadata: _ } => {
-            if content.is_some_and(|text| text.is_empty()) {
-                return Ok(Answer::sent(None));
-            }
-            to_answer(adapter.typing(&to(chat_id, None)).await.map(|()| None))
-        }
-        Action::Delete { chat_id, message_id, metadata: _ } => {
-            authorise_change(handles, gateway, adapter, &chat_id, &message_id).await?;
-            to_answer(adapter.delete(&to(chat_id, None), &message_id).await.map(|()| None))
-        }
-        Action::ChatInfo { chat_id } => {
-            let name = chat.as_ref().and_then(|chat| chat.name.clone()).unwrap_or(chat_id);
-            let kind = chat.map_or_else(|| "dm".to_owned(), |chat| chat.chat_type);
-            let mut more = Map::new();
-            more.insert("chat_info".into(), json!({ "name": name, "type": kind }));
-            Answer { more, ..Answer::sent(None) }
-        }
-        Action::React { .. } | Action::Prompt { .. } | Action::ThreadCreate { .. } | Action::Draft { .. } => {
-            return Err(Answer::failed(format!("unsupported op: {}", action.op())));
-        }
-    })
-}
-
 type Work<'a> = std::pin::Pin<Box<dyn Future<Output = Answer> + Send + 'a>>;
 
-/// Restricts an instance to chats that were routed to it, unless it is the single instance. `Err`: the answer.
-async fn authorise_chat(
-    handles: &ActionHandles,
-    gateway: &GatewayCredentials,
-    adapter: &Adapter,
-    action: &Action,
-) -> Result<Option<InstanceChat>, Answer> {
-    let Some(chat) = action.chat().map(str::to_owned) else { return Ok(None) };
-    let instance = gateway.instance.clone();
-    let platform = adapter.platform();
-    let thread = action.thread().filter(|_| adapter.capabilities().threads_are_separate);
-    let known_chat = handles.db.read(move |reader| {
-        let known_chat = reader.known_chat(&instance, platform, &chat)?;
-        // In a direct message the chat is the author.
-        let bound =
-            known_chat.is_some() || reader.instance_of_direct(platform, &chat)?.as_ref() == Some(&instance);
-        let there = match &thread {
-            Some(thread) => reader.knows_thread(&instance, platform, &chat, thread)?,
-            None => true,
-        };
-        Ok((known_chat, bound && there))
-    });
-    match known_chat.await {
-        Ok((known_chat, bound)) if bound || handles.is_single(gateway) => Ok(known_chat),
-        Ok(_) => Err(Answer::declined()),
-        Err(error) => Err(vault::retry_later(&error)),
-    }
+#[derive(Clone, Copy)]
+struct ActionRequest<'a> {
+    handles: &'a ActionHandles,
+    gateway: &'a GatewayCredentials,
+    adapter: &'a Adapter,
+    id: &'a str,
 }
 
-/// Restricts edits and deletions to messages of the same instance. `Err`: the answer.
-async fn authorise_change(
-    handles: &ActionHandles,
-    gateway: &GatewayCredentials,
-    adapter: &Adapter,
-    chat: &str,
-    message: &str,
-) -> Result<(), Answer> {
-    if handles.is_single(gateway) {
-        return Ok(());
+impl ActionRequest<'_> {
+    /// `Err`: the platform was not called.
+    async fn perform(self, action: Action) -> Result<Answer, Answer> {
+        let Self { handles, gateway, adapter, id: _ } = self;
+        let db = &handles.db;
+        let chat = self.authorise_chat(&action).await?;
+        let thread = action.thread();
+        let to = |chat_id, reply_to| route(adapter, chat_id, thread, reply_to);
+        Ok(match action {
+            Action::Send { chat_id, content, reply_to, metadata: _ } => {
+                let reply_to = vault::resolve_reply(db, gateway, adapter, &chat_id, reply_to).await?;
+                let work = Box::pin(send(adapter, to(chat_id.clone(), reply_to), content));
+                self.run_once(chat_id, work).await
+            }
+            Action::SendMedia {
+                chat_id,
+                media_kind,
+                source_url,
+                content,
+                filename,
+                reply_to,
+                metadata: _,
+            } => {
+                let reply_to = vault::resolve_reply(db, gateway, adapter, &chat_id, reply_to).await?;
+                let file = handles.media.open_upload(&gateway.instance, &source_url, media_kind, filename);
+                let part = Part { text: content, ..Part::file(file.await.map_err(Answer::refused)?) };
+                let work = Box::pin(send_part(adapter, to(chat_id.clone(), reply_to), part));
+                self.run_once(chat_id, work).await
+            }
+            Action::FollowUp { session_key, kind, content, metadata: _ } => {
+                let to = vault::follow_up_route(db, gateway, adapter, SessionKey(session_key), kind).await?;
+                self.run_once(to.chat_id.clone(), Box::pin(send(adapter, to, content))).await
+            }
+            Action::Edit { chat_id, message_id, content, metadata: _ } => {
+                self.authorise_change(&chat_id, &message_id).await?;
+                match adapter.render(&content).as_slice() {
+                    [part] => {
+                        let edited = adapter.edit(&to(chat_id, None), &message_id, part).await;
+                        to_answer(edited.map(|receipt| receipt.message_id))
+                    }
+                    _more => {
+                        let code = Some(Kind::TooLong.name().to_owned());
+                        return Err(Answer { code, ..Answer::failed("longer than one message") });
+                    }
+                }
+            }
+            Action::Typing { chat_id, content, metadata: _ } => {
+                if content.is_some_and(|text| text.is_empty()) {
+                    return Ok(Answer::sent(None));
+                }
+                to_answer(adapter.typing(&to(chat_id, None)).await.map(|()| None))
+            }
+            Action::Delete { chat_id, message_id, metadata: _ } => {
+                self.authorise_change(&chat_id, &message_id).await?;
+                to_answer(adapter.delete(&to(chat_id, None), &message_id).await.map(|()| None))
+            }
+            Action::ChatInfo { chat_id } => {
+                let name = chat.as_ref().and_then(|chat| chat.name.clone()).unwrap_or(chat_id);
+                let kind = chat.map_or_else(|| "dm".to_owned(), |chat| chat.chat_type);
+                let mut more = Map::new();
+                more.insert("chat_info".into(), json!({ "name": name, "type": kind }));
+                Answer { more, ..Answer::sent(None) }
+            }
+            Action::React { .. }
+            | Action::Prompt { .. }
+            | Action::ThreadCreate { .. }
+            | Action::Draft { .. } => {
+                return Err(Answer::failed(format!("unsupported op: {}", action.op())));
+            }
+        })
     }
-    let instance = gateway.instance.clone();
-    let lane = LaneId { platform: adapter.platform(), chat: chat.to_owned() };
-    let message = message_name(&lane, message);
-    match handles.db.read(move |reader| reader.is_own_message(&instance, &message)).await {
-        Ok(true) => Ok(()),
-        Ok(false) => {
-            let code = Some(Kind::NotFound.name().to_owned());
-            Err(Answer { code, ..Answer::failed("message not found") })
+
+    async fn run_once(self, chat: String, work: Work<'_>) -> Answer {
+        let lane = LaneId { platform: self.adapter.platform(), chat };
+        self.handles.requests.run_once(&self.gateway.instance, self.id, &lane, work).await
+    }
+
+    /// Restricts an instance to chats that were routed to it, unless it is the single instance. `Err`: the answer.
+    async fn authorise_chat(self, action: &Action) -> Result<Option<InstanceChat>, Answer> {
+        let Some(chat) = action.chat().map(str::to_owned) else { return Ok(None) };
+        let instance = self.gateway.instance.clone();
+        let platform = self.adapter.platform();
+        let thread = action.thread().filter(|_| self.adapter.capabilities().threads_are_separate);
+        let known_chat = self.handles.db.read(move |reader| {
+            let known_chat = reader.known_chat(&instance, platform, &chat)?;
+            // In a direct message the chat is the author.
+            let bound = known_chat.is_some()
+                || reader.instance_of_direct(platform, &chat)?.as_ref() == Some(&instance);
+            let there = match &thread {
+                Some(thread) => reader.knows_thread(&instance, platform, &chat, thread)?,
+                None => true,
+            };
+            Ok((known_chat, bound && there))
+        });
+        match known_chat.await {
+            Ok((known_chat, bound)) if bound || self.is_of_single_instance() => Ok(known_chat),
+            Ok(_) => Err(Answer::declined()),
+            Err(error) => Err(vault::retry_later(&error)),
         }
-        Err(error) => Err(vault::retry_later(&error)),
+    }
+
+    /// Restricts edits and deletions to messages of the same instance. `Err`: the answer.
+    async fn authorise_change(self, chat: &str, message: &str) -> Result<(), Answer> {
+        if self.is_of_single_instance() {
+            return Ok(());
+        }
+        let instance = self.gateway.instance.clone();
+        let lane = LaneId { platform: self.adapter.platform(), chat: chat.to_owned() };
+        let message = message_name(&lane, message);
+        match self.handles.db.read(move |reader| reader.is_own_message(&instance, &message)).await {
+            Ok(true) => Ok(()),
+            Ok(false) => {
+                let code = Some(Kind::NotFound.name().to_owned());
+                Err(Answer { code, ..Answer::failed("message not found") })
+            }
+            Err(error) => Err(vault::retry_later(&error)),
+        }
+    }
+
+    /// The single instance may write to every chat.
+    fn is_of_single_instance(self) -> bool {
+        self.handles.single.as_ref() == Some(&self.gateway.instance)
     }
 }
 

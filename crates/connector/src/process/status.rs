@@ -14,7 +14,7 @@ use tokio::sync::oneshot;
 use crate::adapters::Adapters;
 use crate::instances::task::{InstanceCommand, InstanceStatus, Instances};
 
-pub const STATE_FILE: &str = "connector_state.json";
+const STATE_FILE: &str = "connector_state.json";
 const WRITE_INTERVAL: Duration = Duration::from_millis(500);
 
 #[derive(Debug, Clone, PartialEq, Eq)]
