@@ -53,8 +53,8 @@ fn dropped_after(fixture: &GatewayFixture, polls: usize, future: impl Future) ->
 
 /// Polls an operation once while no task runs and the router's mailbox is full, then drops it.
 fn dropped_at_a_full_mailbox(fixture: &GatewayFixture, key: &SessionKey, operation: impl Future) {
-    let (busy, is_busy) = mpsc::channel();
-    let (go_on, may_go_on) = mpsc::channel::<()>();
+    let (busy, is_busy) = mpsc::sync_channel(1);
+    let (go_on, may_go_on) = mpsc::sync_channel::<()>(1);
     // Occupies the only worker of the runtime.
     fixture.runtime.spawn(async move {
         busy.send(()).unwrap();

@@ -13,7 +13,7 @@ pub mod simulation;
 pub mod task;
 
 pub use select::first_branch;
-pub use task::{annotate, blocking, scheduled, spawn};
+pub use task::{annotate, blocking, spawn, spawn_into};
 
 #[doc(hidden)]
 pub use tokio;

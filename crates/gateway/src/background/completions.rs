@@ -64,7 +64,7 @@ pub(crate) async fn run(dispatcher: CompletionDispatcher, wake: WakeSignal, mut 
             Err(Error::Stopping) => return,
             Err(error) => {
                 tracing::warn!(%error, "background completions are delayed");
-                tokio::time::sleep(STORE_RETRY).await;
+                clock::sleep(STORE_RETRY).await;
                 true
             }
         };

@@ -25,6 +25,7 @@ use petasos_core::LaneId;
 use tokio::sync::{Semaphore, mpsc, oneshot};
 use tokio::task::JoinSet;
 
+use crate::clock;
 use crate::lifecycle::shutdown::ShutdownHandle;
 use crate::links::channels::Channels;
 use crate::storage::database::Db;
@@ -195,12 +196,8 @@ async fn run(
             entry => {
                 let (mailbox, events) = mpsc::channel(LANE_DEPTH);
                 let name = entry.key().clone();
-                tasks.spawn(petasos_runtime::scheduled(restart_on_panic(
-                    name,
-                    context.clone(),
-                    dispatcher.clone(),
-                    events,
-                )));
+                let lane = restart_on_panic(name, context.clone(), dispatcher.clone(), events);
+                petasos_runtime::spawn_into(&mut tasks, lane);
                 entry.insert_entry(mailbox).into_mut()
             }
         };
@@ -226,6 +223,6 @@ async fn restart_on_panic(
     tracing::error!(lane = %name, "lane panicked; restarting it");
     petasos_runtime::select! {
         () = context.shutdown.stopped() => {}
-        () = tokio::time::sleep(AFTER_PANIC) => dispatcher.wake(name).await,
+        () = clock::sleep(AFTER_PANIC) => dispatcher.wake(name).await,
     }
 }

@@ -349,7 +349,7 @@ impl Lane {
                 Fault::Refused => {
                     tracing::error!(lane = %self.name, %error, "store refused a delivery outcome");
                     // The item is unchanged: pause before the next attempt.
-                    return tokio::time::sleep(STORE_RETRY).await;
+                    return clock::sleep(STORE_RETRY).await;
                 }
                 Fault::Later { .. } | Fault::Fatal if self.context.shutdown.stopping() => {
                     tracing::error!(lane = %self.name, %error, "delivery outcome not stored before shutdown");
@@ -357,7 +357,7 @@ impl Lane {
                 }
                 Fault::Later { .. } | Fault::Fatal => {
                     tracing::error!(lane = %self.name, %error, "cannot store a delivery outcome; retrying");
-                    tokio::time::sleep(STORE_RETRY).await;
+                    clock::sleep(STORE_RETRY).await;
                 }
             }
         }

@@ -19,8 +19,8 @@ use petasos_core::{Inbound, InboxId, Platform, SessionKey, Source};
 use petasos_platforms::download::{self, Error};
 use petasos_platforms::{Adapter, Fetched};
 use tokio::sync::Semaphore;
-use tokio::time::Instant;
 
+use crate::clock;
 use crate::notices::files as notices;
 
 /// Concurrent downloads, over all chats.
@@ -142,7 +142,7 @@ impl Downloader {
         attachment: &Attachment,
         part: &Path,
     ) -> Result<Fetched, Error> {
-        let until = Instant::now() + self.settings.retry_for;
+        let until = clock::monotonic() + self.settings.retry_for;
         let mut pause = FIRST_RETRY;
         loop {
             // Never closed.
@@ -153,11 +153,11 @@ impl Downloader {
             };
             drop(permit);
             let wait = error.after().unwrap_or_default().max(pause);
-            if !error.is_transient() || wait > until.saturating_duration_since(Instant::now()) {
+            if !error.is_transient() || wait > until.saturating_duration_since(clock::monotonic()) {
                 return Err(error);
             }
             tracing::debug!(platform = %source.platform, %error, "retrying a download");
-            tokio::time::sleep(wait).await;
+            clock::sleep(wait).await;
             pause = MAX_RETRY_WAIT.min(pause * 2);
         }
     }
@@ -412,7 +412,7 @@ mod tests {
             std::fs::create_dir_all(path.parent().expect("a folder")).expect("made");
             std::fs::write(&path, PNG).expect("written");
             let file = std::fs::File::options().write(true).open(&path).expect("open");
-            file.set_modified(SystemTime::now() - *age).expect("a moment");
+            file.set_modified(clock::file_time() - *age).expect("a moment");
         }
     }
 

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use petasos_core::Millis;
-use tokio::time::{Instant, MissedTickBehavior};
+use tokio::time::MissedTickBehavior;
 
 use crate::clock;
 use crate::home::heartbeat;
@@ -27,7 +27,7 @@ pub(crate) async fn run(
 ) {
     let watchdog = notifier.watchdog_interval().map(|interval| interval / 2);
     let mut heartbeat_tick = tokio::time::interval(HEARTBEAT);
-    let mut watchdog_tick = tokio::time::interval_at(Instant::now(), watchdog.unwrap_or(HEARTBEAT));
+    let mut watchdog_tick = tokio::time::interval_at(clock::monotonic(), watchdog.unwrap_or(HEARTBEAT));
     watchdog_tick.set_missed_tick_behavior(MissedTickBehavior::Delay);
     loop {
         petasos_runtime::select! {

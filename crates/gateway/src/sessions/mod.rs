@@ -172,14 +172,14 @@ impl SessionTask {
             Box::pin(self.reload()).await?;
         }
         let ready = if self.gate_changes.is_none() { self.next_start_at() } else { None };
-        if ready.is_some_and(|ready| ready <= Instant::now()) {
+        if ready.is_some_and(|ready| ready <= clock::monotonic()) {
             Box::pin(self.begin_turn()).await?;
             return Ok(true);
         }
         let turn_idle = self.running.is_none();
         let idle =
             turn_idle && self.queue.is_empty() && self.downloads.is_empty() && self.compaction.is_none();
-        let wait = ready.unwrap_or_else(|| Instant::now() + self.idle_timeout());
+        let wait = ready.unwrap_or_else(|| clock::monotonic() + self.idle_timeout());
         let stalls_at = self.stalls_at();
         let preview_at = self.running.as_ref().and_then(|running| running.preview_at);
         let work = match (&mut self.running, &mut self.compaction) {

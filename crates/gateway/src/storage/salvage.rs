@@ -152,7 +152,7 @@ async fn restart_when_damaged(lifecycle: &Lifecycle, notifications: &Notificatio
             notifications.notify_owner(&repeated_damage_text(pause)).await;
             notified = true;
         }
-        tokio::time::sleep(pause).await;
+        clock::sleep(pause).await;
     }
     tracing::error!(detail, "the database is damaged; restarting to salvage it");
     let how = if lifecycle.lifetime.supervised { RestartMethod::Service } else { RestartMethod::Detached };

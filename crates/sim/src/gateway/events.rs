@@ -6,8 +6,8 @@ use petasos_core::cron::NewJob;
 use petasos_core::message::Attachment;
 use petasos_core::{Inbound, Millis, Platform};
 use petasos_gateway::home::drain;
+use petasos_runtime::clock;
 use petasos_store::Reader;
-use tokio::time::Instant;
 
 use super::files;
 use super::state::{Event, Outside, Stage, State};
@@ -28,7 +28,7 @@ const LOOK: u64 = 1_000;
 impl Outside {
     /// The world: what is scripted happens, until everything is at rest or a promise is broken.
     pub(super) async fn run(self) -> Result<(), (Promise, String, Millis)> {
-        let began = Instant::now();
+        let began = clock::monotonic();
         let last = self.lock().plan.span + REST;
         loop {
             let (next, now) = {

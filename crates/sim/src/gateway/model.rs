@@ -13,8 +13,8 @@ use petasos_agent::{
     ModelResponse, SessionCtx, ToolResult, ToolSpec,
 };
 use petasos_core::transcript::{Message, Role, ToolCall, UsageRecord};
+use petasos_runtime::clock;
 use serde_json::json;
-use tokio::time::sleep;
 
 use super::consent::{COMMAND, FOLDER};
 use super::files::without_paths;
@@ -53,10 +53,10 @@ impl simulated::SimulatedModel for Model {
             let letters: Vec<char> = rest.chars().collect();
             let size = letters.len().div_ceil(PIECES as usize).max(1);
             for piece in letters.chunks(size) {
-                sleep(Duration::from_millis(took / PIECES)).await;
+                clock::sleep(Duration::from_millis(took / PIECES)).await;
                 chunks(Chunk::Text(piece.iter().collect()));
             }
-            sleep(Duration::from_millis(took / PIECES)).await;
+            clock::sleep(Duration::from_millis(took / PIECES)).await;
             if fails {
                 let message = "The model cannot be had just now.".to_owned();
                 return Err(ModelFailure { class: ModelFailureClass::Overloaded, message });
@@ -246,7 +246,7 @@ impl simulated::SimulatedTools for Tools {
                 (state.luck.between(10, 8_000), state.truth.tool_ran(&state.world, &call.id))
             };
             self.0.check(check);
-            sleep(Duration::from_millis(took)).await;
+            clock::sleep(Duration::from_millis(took)).await;
             ToolResult { content: json!({ "done": true }).to_string(), failed: false, unknown: false }
         })
     }

@@ -12,8 +12,8 @@ use petasos_core::access::Access;
 use petasos_gateway::Error;
 use petasos_platforms::Adapter;
 use petasos_platforms::relay::{self, Credentials, Identity, credentials};
+use petasos_runtime::clock;
 use petasos_store::{Error as StoreError, Store};
-use tokio::time::sleep;
 
 use super::wire::Dialler;
 use super::{INSTANCE, Stage};
@@ -180,7 +180,7 @@ impl Wake for Waker {
                 state.soon(Event::Poke, 50, 3_000);
                 state.luck.between(50, 3_000)
             };
-            sleep(Duration::from_millis(wait)).await;
+            clock::sleep(Duration::from_millis(wait)).await;
         })
     }
 }

@@ -9,10 +9,10 @@ use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
 use petasos_platforms::simulated::{BoxFuture, Dial, Io};
+use petasos_runtime::clock;
 use petasos_runtime::simulation::Process;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::sync::{Notify, oneshot};
-use tokio::time::sleep;
 
 use crate::gateway::state::{Outside, State};
 use crate::outside::Class;
@@ -323,7 +323,7 @@ impl Dial for Dialler {
                 let odds = state.plan.wire_odds * 4;
                 (state.luck.between(5, 200), state.luck.between(5, 200), state.fails(odds))
             };
-            sleep(Duration::from_millis(there)).await;
+            clock::sleep(Duration::from_millis(there)).await;
             if fails && outside.lock().luck.chance(300) {
                 // No answer at all: the dial has to time out.
                 return std::future::pending().await;
@@ -338,7 +338,7 @@ impl Dial for Dialler {
                 let _ = answer.send(door.open(shown.as_deref(), far).await);
             }));
             let opened = answered.await.map_err(|_gone| None)?;
-            sleep(Duration::from_millis(back)).await;
+            clock::sleep(Duration::from_millis(back)).await;
             opened.map_err(Some)?;
             Ok(Box::new(near) as Box<dyn Io>)
         })
@@ -358,7 +358,7 @@ impl Outside {
             tokio::select! {
                 biased;
                 () = changed.notified() => {}
-                () = sleep(Duration::from_millis(wait)) => {}
+                () = clock::sleep(Duration::from_millis(wait)) => {}
             }
         }
     }

@@ -223,7 +223,7 @@ mod tests {
             let waiter = limiter.clone();
             let order = order.clone();
             let before: usize = limiter.state().queues.iter().map(|(_, queue)| queue.len()).sum();
-            tokio::spawn(async move {
+            petasos_runtime::spawn(async move {
                 let permit = waiter.acquire(owner).await.unwrap();
                 order.send(owner).await.unwrap();
                 drop(permit);

@@ -25,7 +25,6 @@ use petasos_store::{DelegationRow, Error as StoreError, PendingMessage, Tx};
 use serde_json::{Value, json};
 use tokio::sync::{Semaphore, mpsc, oneshot, watch};
 use tokio::task::JoinSet;
-use tokio::time::Instant;
 
 use batch::{ChildSession, DelegationBatch, ResultSink};
 pub(crate) use child::{ChildLevel, is_child};
@@ -196,7 +195,7 @@ impl Delegation {
             origin: ctx.source.clone(),
             tasks,
             children: vec![],
-            began: Instant::now(),
+            began: clock::monotonic(),
             dispatched_at: clock::now(),
             stop,
             sink,
@@ -350,7 +349,7 @@ pub(crate) async fn run(delegation: Delegation, mut batches: BatchQueue, shutdow
             () = shutdown.stopped() => break,
             batch = batches.0.recv() => match batch {
                 Some(batch) => {
-                    running.spawn(petasos_runtime::scheduled(batch.run(delegation.clone())));
+                    petasos_runtime::spawn_into(&mut running, batch.run(delegation.clone()));
                 }
                 None => break,
             },

@@ -215,7 +215,7 @@ pub(super) async fn store_completion(
             Err(Error::Stopping) => return,
             Err(error) => {
                 tracing::warn!(%error, "the end of delegated work cannot be stored; trying again");
-                tokio::time::sleep(STORE_RETRY).await;
+                clock::sleep(STORE_RETRY).await;
             }
         }
     }

@@ -8,8 +8,11 @@ use std::io::Write;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
+use tokio::time::Instant;
+
+use crate::clock;
 use crate::home::{pid, process::ProcessRecord};
 use crate::lifecycle::gate::AcceptGate;
 
@@ -31,7 +34,7 @@ const LOG_LIMIT: u64 = 256 * 1024;
 impl Watchdog {
     pub(crate) fn arm(after: Duration, home: PathBuf, own: ProcessRecord, gate: AcceptGate) -> Self {
         let timer = Arc::new(WatchdogTimer {
-            deadline: Mutex::new(Some(Instant::now() + after)),
+            deadline: Mutex::new(Some(clock::monotonic() + after)),
             changed: Condvar::new(),
         });
         let watched = timer.clone();
@@ -77,7 +80,7 @@ impl WatchdogTimer {
     fn wait(&self) -> bool {
         let mut deadline = self.deadline.lock().unwrap_or_else(PoisonError::into_inner);
         while let Some(at) = *deadline {
-            let left = at.saturating_duration_since(Instant::now());
+            let left = at.saturating_duration_since(clock::monotonic());
             if left.is_zero() {
                 return true;
             }
@@ -122,7 +125,7 @@ mod tests {
         let file = pid::claim(&home).unwrap();
         let watchdog =
             Watchdog::arm(Duration::from_millis(50), home, file.record().clone(), AcceptGate::new(None));
-        watchdog.not_before(Instant::now() + Duration::from_millis(100));
+        watchdog.not_before(clock::monotonic() + Duration::from_millis(100));
         loop {
             std::thread::park();
         }

@@ -4,7 +4,7 @@
 //! pages. The database thread then notes the damage as it ends, and a second attempt salvages.
 
 use std::path::Path;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use petasos_agent::RecordedProcess;
 use petasos_core::lifecycle::restart_breaker::ResumePacing;
@@ -12,6 +12,7 @@ use petasos_core::message::{Delivery, Route};
 use petasos_core::outbox::Draft;
 use petasos_core::{Millis, Platform};
 use petasos_store::{BootPolicy, BootResult, Error as StoreError, HoldScope, HomeState, Store, SuspectHold};
+use tokio::time::Instant;
 
 use crate::background::processes;
 use crate::home::{self, restart};
@@ -99,7 +100,7 @@ async fn open(home: &Path, last_change: Millis, notifier: Notifier) -> Result<St
         let mut reported: Option<Instant> = None;
         let mut progress = |percent: u8| {
             if reported.is_none_or(|at| at.elapsed() >= PROGRESS_INTERVAL) {
-                reported = Some(Instant::now());
+                reported = Some(clock::monotonic());
                 report_progress(&notifier, percent);
             }
         };

@@ -154,7 +154,7 @@ pub(crate) async fn run(questions: Questions, shutdown: ShutdownHandle) {
         petasos_runtime::select! {
             () = shutdown.stopped() => return,
             () = questions.0.waiter_dropped.notified() => {}
-            () = tokio::time::sleep(STORE_RETRY), if refused => {}
+            () = clock::sleep(STORE_RETRY), if refused => {}
         }
         let warned = std::mem::take(&mut refused);
         let now = clock::now();

@@ -213,7 +213,7 @@ impl SessionTask {
         };
         match fault {
             Fault::Later { .. } | Fault::Fatal => {
-                tokio::time::sleep(STORE_RETRY).await;
+                clock::sleep(STORE_RETRY).await;
                 Ok(())
             }
             Fault::Refused => {

@@ -195,7 +195,7 @@ impl SessionTask {
             let ctx = tool_context(&handles, &asking, author.as_ref(), &view_tx, alive).await;
             // A single call has its own timeout.
             let patience = handles.settings.tools_patience.filter(|_| calls.len() > 1);
-            let until = patience.map(|patience| Instant::now() + patience);
+            let until = patience.map(|patience| clock::monotonic() + patience);
             let each: Vec<_> =
                 calls.iter().map(|call| run_one(&handles, &ctx, &room, &all, call, until)).collect();
             // Run concurrently, reported in order.

@@ -9,7 +9,7 @@ use std::fs::{DirBuilder, File, OpenOptions, TryLockError};
 use std::io::{self, Write};
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use aws_lc_rs::digest;
 use petasos_core::lifecycle::stamp;
@@ -169,11 +169,11 @@ const GUARD_POLL: Duration = Duration::from_millis(10);
 fn lock_directory(directory: &Path) -> io::Result<File> {
     let path = directory.join(".guard");
     let file = OpenOptions::new().write(true).create(true).truncate(false).mode(0o600).open(path)?;
-    let end = Instant::now() + GUARD_TIMEOUT;
+    let end = clock::monotonic() + GUARD_TIMEOUT;
     loop {
         match file.try_lock() {
             Ok(()) => return Ok(file),
-            Err(TryLockError::WouldBlock) if Instant::now() < end => std::thread::sleep(GUARD_POLL),
+            Err(TryLockError::WouldBlock) if clock::monotonic() < end => std::thread::sleep(GUARD_POLL),
             Err(error) => return Err(error.into()),
         }
     }
