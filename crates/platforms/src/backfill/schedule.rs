@@ -94,6 +94,7 @@ impl<C: Clone + Ord> RequestSchedule<C> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use petasos_runtime::clock;
 
     #[test]
     fn ranks_private_chats_first_and_failed_channels_last() {
@@ -106,7 +107,7 @@ mod tests {
         assert_eq!(next(&schedule), Some(10));
         schedule.record_request(&10);
         assert_eq!(next(&schedule), Some(11));
-        schedule.record_progress(&2, Instant::now());
+        schedule.record_progress(&2, clock::monotonic());
         assert_eq!(next(&schedule), Some(2));
     }
 

@@ -178,6 +178,7 @@ impl From<CommitError> for Error {
 #[cfg(test)]
 mod tests {
     use petasos_relay::frame::Malformed;
+    use petasos_runtime::clock;
 
     use super::*;
 
@@ -193,7 +194,7 @@ mod tests {
     #[test]
     fn keeps_order_while_the_store_refuses_commits() {
         let mut queue = CommitQueue::new(256);
-        let mut now = Instant::now();
+        let mut now = clock::monotonic();
         ["b1", "b2"].into_iter().for_each(|name| queue.push(event_named(name)));
         let mut given_up = 0;
         for _ in 0..65 {
@@ -216,7 +217,7 @@ mod tests {
     #[test]
     fn stores_rejected_events_as_unreadable() {
         let mut queue = CommitQueue::new(256);
-        let mut now = Instant::now();
+        let mut now = clock::monotonic();
         ["bad", "good"].into_iter().for_each(|name| queue.push(event_named(name)));
         let mut kept = vec![];
         let mut aside = vec![];
@@ -249,7 +250,7 @@ mod tests {
             PendingEvent::unreadable(Malformed::NotJson, &megabyte, buffer.map(str::to_owned), 1)
         };
         let mut queue = CommitQueue::new(256);
-        let now = Instant::now();
+        let now = clock::monotonic();
         (0..40).for_each(|_| queue.push(pending(Some("b"))));
         assert!(queue.overflowed && !queue.is_full());
         assert_eq!(queue.queue.len(), 32, "the rest is redelivered");

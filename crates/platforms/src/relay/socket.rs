@@ -6,6 +6,7 @@ use futures_util::stream::{SplitSink, SplitStream};
 use futures_util::{SinkExt, StreamExt};
 use petasos_relay::channel::Closed;
 use petasos_relay::{LONGEST_READ, address, close};
+use petasos_runtime::clock;
 use tokio::sync::mpsc;
 use tokio::time::{Instant, timeout};
 use tokio_tungstenite::tungstenite::Message;
@@ -51,7 +52,7 @@ impl Socket {
         let (sink, stream) = stream.split();
         let (queue, messages) = mpsc::channel(WRITE_QUEUE);
         petasos_runtime::spawn(write(sink, messages));
-        Ok(Self { generation, last_frame_at: Instant::now(), queue, stream })
+        Ok(Self { generation, last_frame_at: clock::monotonic(), queue, stream })
     }
 
     /// Reads the next frame. Cancel-safe.
@@ -72,7 +73,7 @@ impl Socket {
             }
             Some(Err(_)) | None => SocketInput::Closed { close: None, error: Error::Closed { code: None } },
         };
-        self.last_frame_at = Instant::now();
+        self.last_frame_at = clock::monotonic();
         input
     }
 

@@ -36,9 +36,14 @@ pub(crate) async fn run_until_link_ends(adapter: &Adapter) -> (Error, Vec<LinkHe
     (error, health_log)
 }
 
+/// Waits for the time that an error demands before the next request.
+pub(crate) async fn wait_as_demanded(wait: Duration) {
+    petasos_runtime::clock::sleep(wait).await;
+}
+
 /// Blocks on another thread: the link runs on the test's task.
 pub(crate) async fn wait_for(what: &str, wait: impl FnOnce() -> Option<()> + Send + 'static) {
-    let seen = tokio::task::spawn_blocking(wait).await;
+    let seen = petasos_runtime::blocking(wait).await;
     assert_eq!(seen.ok().flatten(), Some(()), "never happened: {what}");
 }
 

@@ -5,8 +5,6 @@
 
 pub(in crate::slack) mod history;
 
-use tokio::time::{Instant, sleep};
-
 use crate::backfill::gaps::ReadExtent;
 use crate::backfill::schedule::RequestSchedule;
 use crate::slack::Error;
@@ -14,6 +12,7 @@ use crate::slack::inbound::parse::is_private;
 use crate::slack::link::cursor::{self, Fill, Position, Ts};
 use crate::slack::link::{EnvelopeContent, SlackLink};
 use history::{ChannelListing, FetchedRound, RoundJob};
+use petasos_runtime::clock;
 
 /// Messages of one round, and the gaps that they fill.
 #[derive(Debug, Default)]
@@ -76,7 +75,7 @@ impl SlackLink<'_> {
         let slack = self.slack;
         let wait = self.schedule.wait();
         self.fetching = Some(Box::pin(async move {
-            sleep(wait).await;
+            clock::sleep(wait).await;
             slack.fetch_round(job).await
         }));
     }
@@ -101,7 +100,7 @@ impl SlackLink<'_> {
             }
         }
         for fill in fills.iter().filter(|fill| fill.extent != ReadExtent::Refused) {
-            self.schedule.record_progress(&fill.channel, Instant::now());
+            self.schedule.record_progress(&fill.channel, clock::monotonic());
         }
         if messages.is_empty() {
             state.record_commit(None, &[], &fills);

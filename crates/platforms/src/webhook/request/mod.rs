@@ -9,7 +9,7 @@ mod signature;
 
 use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use axum::http::request::Parts;
 use axum::http::{HeaderMap, Method, StatusCode};
@@ -20,6 +20,7 @@ use petasos_core::lifecycle::NotAccepting;
 use petasos_core::message::Fingerprint;
 use petasos_core::{Platform, Route};
 use serde_json::{Value, json};
+use tokio::time::Instant;
 use tracing::{debug, warn};
 
 use super::Webhook;
@@ -143,7 +144,7 @@ impl RequestHandler {
     async fn find_route(&self, route: &str) -> Option<Arc<WebhookRoute>> {
         let routes = self.routes.clone();
         let name = route.to_owned();
-        let found = tokio::task::spawn_blocking(move || routes.find(&name)).await;
+        let found = petasos_runtime::blocking(move || routes.find(&name)).await;
         found.ok().flatten()
     }
 
