@@ -123,7 +123,7 @@ impl OutputCapture {
 async fn open_spool(path: &Path, head: &[u8], tail: &VecDeque<u8>) -> std::io::Result<tokio::fs::File> {
     if let Some(directory) = path.parent().map(Path::to_owned) {
         // Pruning is best effort, even if it panics.
-        let _ = tokio::task::spawn_blocking(move || prune(&directory)).await;
+        let _ = petasos_runtime::blocking(move || prune(&directory)).await;
     }
     let mut file = super::private_file().open(path).await?;
     file.write_all(head).await?;

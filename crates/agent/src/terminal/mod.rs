@@ -332,7 +332,7 @@ impl Terminal {
             command: approved.command.to_owned(),
             cwd: cwd.to_string_lossy().into_owned(),
             notify: notification.resolve(ctx),
-            started_at: background::now(),
+            started_at: petasos_runtime::clock::now(),
         };
         let args =
             vec![state.shell_flag(self.config.login).into(), state.wrap_loading(approved.command).into()];

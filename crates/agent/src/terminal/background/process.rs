@@ -9,6 +9,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use petasos_runtime::clock;
 use pty_process::{OwnedReadPty, OwnedWritePty};
 use rustix::event::{PollFd, PollFlags, Timespec};
 use rustix::process::{Pid, PidfdFlags};
@@ -67,7 +68,7 @@ impl Process {
     /// The end of the output, as the model reads it.
     pub(in crate::terminal) async fn tail(&self, most: u64) -> String {
         let log = self.log.clone();
-        let read = tokio::task::spawn_blocking(move || log_file::tail(&log, most)).await;
+        let read = petasos_runtime::blocking(move || log_file::tail(&log, most)).await;
         // A missing log has no output.
         text::readable(&read.ok().and_then(Result::ok).unwrap_or_default())
     }
@@ -120,7 +121,7 @@ impl ProcessHandle {
             Self::Child(child) => child.wait().await.ok().map(group::exit_code),
             Self::Adopted(process) => {
                 while !has_ended(process) {
-                    tokio::time::sleep(POLL).await;
+                    clock::sleep(POLL).await;
                 }
                 None
             }

@@ -3,13 +3,14 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use petasos_runtime::clock;
 use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
+use super::Processes;
 use super::process::Process;
 use super::record::{ExitReason, NotifyMode};
-use super::{Processes, now};
 use crate::terminal::{of as terminal, text};
 use crate::tools::registry::arguments::{Count, required};
 use crate::tools::registry::definition::{Definition, Effects, Reach, Runner, Service, Toolset};
@@ -279,7 +280,7 @@ fn status(process: &Process) -> &'static str {
 }
 
 fn uptime(process: &Process) -> u64 {
-    let until = process.end().map_or_else(now, |end| end.at);
+    let until = process.end().map_or_else(clock::now, |end| end.at);
     until.since(process.record.started_at).as_secs()
 }
 
