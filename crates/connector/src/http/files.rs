@@ -190,7 +190,7 @@ pub(crate) async fn open_upload(
     let found = connector.db.read(move |reader| reader.media(&id, &of, now)).await;
     let media = found.ok().flatten().filter(|media| media.reference.is_none()).ok_or(UNKNOWN)?;
     let path = folder(connector).join(&media.id);
-    let opened = tokio::task::spawn_blocking(move || OpenFile::at(&path)).await;
+    let opened = petasos_runtime::blocking(move || OpenFile::at(&path)).await;
     let opened = opened.ok().and_then(Result::ok).ok_or(UNKNOWN)?;
     let show = match kind {
         Kind::Image => MediaKind::Photo,

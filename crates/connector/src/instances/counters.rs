@@ -37,10 +37,11 @@ impl InstanceCounters {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use petasos_runtime::clock;
 
     #[test]
     fn reports_sockets_that_replace_each_other() {
-        let start = Instant::now();
+        let start = clock::monotonic();
         let mut counters = InstanceCounters::default();
         let mut often = |seconds: &[u64]| {
             let at = |second: &u64| counters.record_superseded(start + Duration::from_secs(*second));

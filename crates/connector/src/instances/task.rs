@@ -15,7 +15,6 @@ use petasos_relay::{FromConnector, Session, close};
 use petasos_runtime::fault_injection::{PlantedBug, planted};
 use petasos_store::connector::Arrival;
 use tokio::sync::{mpsc, oneshot};
-use tokio::time::Instant;
 
 use crate::context::ConnectorContext;
 use crate::instances::counters::InstanceCounters;
@@ -314,7 +313,7 @@ impl InstanceTask {
                     }
                 }
                 Effect::Close { epoch, code } => {
-                    if code == close::SUPERSEDED && self.counters.record_superseded(Instant::now()) {
+                    if code == close::SUPERSEDED && self.counters.record_superseded(clock::monotonic()) {
                         tracing::warn!(
                             instance = self.id,
                             "sockets replace each other; two processes may use one gateway id"
@@ -401,7 +400,7 @@ impl InstanceTask {
             }
             petasos_runtime::select! {
                 () = self.connector.shutdown.stopped() => return false,
-                () = tokio::time::sleep(RELOAD_PAUSE) => {}
+                () = clock::sleep(RELOAD_PAUSE) => {}
             }
         }
     }

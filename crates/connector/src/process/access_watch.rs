@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use petasos_gateway::Error;
+use petasos_runtime::clock;
 
 use crate::context::ConnectorContext;
 use crate::instances::task::InstanceCommand;
@@ -25,7 +26,7 @@ pub(crate) async fn run(connector: Arc<ConnectorContext>) {
         }
         petasos_runtime::select! {
             () = connector.shutdown.stopped() => return,
-            () = tokio::time::sleep(POLL_INTERVAL) => {}
+            () = clock::sleep(POLL_INTERVAL) => {}
         }
     }
 }

@@ -27,7 +27,7 @@ pub(crate) async fn run(connector: Arc<ConnectorContext>) {
         }
         petasos_runtime::select! {
             () = connector.shutdown.stopped() => return,
-            () = tokio::time::sleep(INTERVAL) => {}
+            () = clock::sleep(INTERVAL) => {}
         }
     }
 }

@@ -45,7 +45,7 @@ pub(crate) async fn run(connector: Arc<ConnectorContext>, links: Vec<LinkHandle>
         }
         petasos_runtime::select! {
             () = connector.shutdown.stopped() => return,
-            () = tokio::time::sleep(WRITE_INTERVAL) => {}
+            () = clock::sleep(WRITE_INTERVAL) => {}
         }
     }
 }

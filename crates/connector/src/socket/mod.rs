@@ -13,11 +13,12 @@ use hyper::upgrade::{OnUpgrade, Upgraded};
 use hyper_util::rt::TokioIo;
 use petasos_relay::token::Refused;
 use petasos_relay::{FromConnector, FromGateway, LONGEST_READ, Lines, close};
+use petasos_runtime::clock;
 use petasos_store::connector::GatewayCredentials;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite};
 use tokio::sync::{mpsc, watch};
 use tokio::task::JoinHandle;
-use tokio::time::{Instant, timeout};
+use tokio::time::timeout;
 use tokio_tungstenite::WebSocketStream;
 use tokio_tungstenite::tungstenite::protocol::frame::coding::CloseCode;
 use tokio_tungstenite::tungstenite::protocol::{CloseFrame, Role, WebSocketConfig};
@@ -162,9 +163,9 @@ async fn read<S: Io>(
     let mut sink = None;
     let mut lines = Lines::default();
     let mut skipped = 0_u32;
-    let hello_by = Instant::now() + connector.hello_within;
+    let hello_by = clock::monotonic() + connector.hello_within;
     loop {
-        let silent_at = Instant::now() + connector.silence;
+        let silent_at = clock::monotonic() + connector.silence;
         let until = if session.has_begun() { silent_at } else { silent_at.min(hello_by) };
         let message = petasos_runtime::select! {
             message = tokio::time::timeout_at(until, stream.next()) => message,
@@ -187,7 +188,7 @@ async fn read<S: Io>(
                 break;
             }
             Ok(Some(Err(_broken))) => break,
-            Err(_silent) if !session.has_begun() && Instant::now() >= hello_by => {
+            Err(_silent) if !session.has_begun() && clock::monotonic() >= hello_by => {
                 wire.close(close::NO_HELLO, "");
                 break;
             }

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use crate::support::{BOT, Bench, SOON, body, get, wait_closed, wait_texts};
 use petasos_fakes::relay::{Acks, Peer, fresh_token, now, token};
+use petasos_runtime::clock;
 use serde_json::json;
 
 fn text(text: &str) -> tungstenite::Message {
@@ -228,7 +229,7 @@ fn retention_deletes_expired_records_and_files() {
     std::fs::create_dir(&folder).expect("a folder");
     let file = |name: &str, hours: u64| {
         let file = std::fs::File::create(folder.join(name)).expect("a file");
-        file.set_modified(std::time::SystemTime::now() - Duration::from_secs(hours * 3600)).expect("a time");
+        file.set_modified(clock::file_time() - Duration::from_secs(hours * 3600)).expect("a time");
     };
     file("stray", 2);
     file("stray.download", 30);

@@ -93,7 +93,7 @@ impl Stranger {
             .expect("python starts");
         let words = child.stdin.take().expect("its input");
         let out = BufReader::new(child.stdout.take().expect("its output"));
-        let (tell, lines) = mpsc::channel();
+        let (tell, lines) = mpsc::sync_channel(64);
         std::thread::spawn(move || {
             for line in out.lines().map_while(Result::ok) {
                 // The test may have ended.
