@@ -88,7 +88,7 @@ pub(crate) async fn start(home: &Home, wired: Wired, mut lock: Lock) -> Result<R
         let handle = handle.clone();
         async move { handle.shutdown_started().await }
     };
-    tokio::spawn(backup::schedule::run(shutdown, home.clone(), wired.backup));
+    petasos_runtime::spawn(backup::schedule::run(shutdown, home.clone(), wired.backup));
     let (close, closing) = watch::channel(false);
     let mut listeners = Vec::new();
     let mut url = None;
@@ -98,9 +98,13 @@ pub(crate) async fn start(home: &Home, wired: Wired, mut lock: Lock) -> Result<R
         let options =
             petasos_web::PublicOptions { hosts, credentials: wired.doors, api, pageless: wired.pageless };
         let router = petasos_web::public(handle.clone(), options);
-        listeners.push(tokio::spawn(petasos_web::serve_tcp(listener, router, until_closed(closing.clone()))));
+        listeners.push(petasos_runtime::spawn(petasos_web::serve_tcp(
+            listener,
+            router,
+            until_closed(closing.clone()),
+        )));
     }
-    let control = tokio::spawn({
+    let control = petasos_runtime::spawn({
         let socket = socket.clone();
         let router = petasos_web::control(handle.clone());
         async move { petasos_web::serve_unix(socket, router, until_closed(closing)).await }
@@ -202,7 +206,7 @@ async fn wait_for_socket(
                 socket.display()
             )));
         }
-        tokio::time::sleep(Duration::from_millis(1)).await;
+        clock::sleep(Duration::from_millis(1)).await;
     }
     Err(Failure::new(format!("the control socket {} does not answer", socket.display())))
 }

@@ -64,13 +64,13 @@ pub(crate) async fn run(context: &Context, arguments: RunArguments) -> Result<Ex
     {
         tracing::warn!(reason = %failure, "cannot announce the start");
     }
-    tokio::spawn(handle_signals(
+    petasos_runtime::spawn(handle_signals(
         signals,
         early_signal,
         petasos.handle.shutdown_trigger(),
         context.home.clone(),
     ));
-    tokio::spawn(notify_ready(petasos.handle.shutdown_trigger(), notifier));
+    petasos_runtime::spawn(notify_ready(petasos.handle.shutdown_trigger(), notifier));
     let end = petasos.wait().await;
     match end.why {
         ShutdownReason::Failure => {

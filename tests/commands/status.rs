@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use crate::support::{ProgramFixture, eventually, expect_success, stderr, stdout};
 use crate::{LONG_DRAIN, start_busy};
+use petasos_runtime::clock;
 
 #[test]
 fn status_shows_pending_restart() {
@@ -60,7 +61,7 @@ fn doctor_reports_stale_markers_and_service() {
     let fixture = ProgramFixture::new();
     let marker = fixture.home.path().join(".gateway-takeover.json");
     std::fs::write(&marker, "{}").expect("written");
-    let long_ago = std::time::SystemTime::now() - Duration::from_secs(120);
+    let long_ago = clock::file_time() - Duration::from_secs(120);
     std::fs::File::options()
         .append(true)
         .open(&marker)

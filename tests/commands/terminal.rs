@@ -3,9 +3,9 @@
 use std::io::{Read, Write};
 use std::process::{Child, Command, Stdio};
 use std::sync::{Arc, Condvar, Mutex};
-use std::time::Instant;
 
 use crate::support::{SOON, eventually, petasos};
+use petasos_runtime::clock;
 use tempfile::TempDir;
 
 struct Terminal {
@@ -55,14 +55,14 @@ impl Terminal {
     /// Waits until this text appears after the text read so far.
     #[track_caller]
     fn wait_text(&mut self, text: &str) {
-        let until = Instant::now() + SOON;
+        let until = clock::monotonic() + SOON;
         let mut screen = self.screen.0.lock().expect("unbroken");
         loop {
             if let Some(at) = screen[self.read..].find(text) {
                 self.read += at + text.len();
                 return;
             }
-            let left = until.saturating_duration_since(Instant::now());
+            let left = until.saturating_duration_since(clock::monotonic());
             assert!(!left.is_zero(), "{text:?} never came: {}", &screen[self.read..]);
             screen = self.screen.1.wait_timeout(screen, left).expect("unbroken").0;
         }

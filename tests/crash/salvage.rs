@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use std::process::Stdio;
 
 use crate::support::{GatewayProcess, ProgramFixture, SOON, expect_json, expect_success};
+use petasos_runtime::clock;
 
 const OWNER: i64 = 900;
 const CHATS: [i64; 3] = [101, 102, 103];
@@ -40,7 +41,7 @@ fn fill_and_kill(fixture: &mut ProgramFixture) {
 
 /// Sets the file times to a minute ago, because damage does not change them.
 fn age_files(fixture: &ProgramFixture) {
-    let then = std::time::SystemTime::now() - std::time::Duration::from_secs(60);
+    let then = clock::file_time() - std::time::Duration::from_secs(60);
     for path in [fixture.database(), log(fixture)].into_iter().filter(|path| path.exists()) {
         fs::File::options().write(true).open(path).and_then(|file| file.set_modified(then)).expect("a time");
     }

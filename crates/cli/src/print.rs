@@ -10,6 +10,7 @@ use std::time::Duration;
 use anstyle::{AnsiColor, Style};
 use petasos_config::{Problem, Severity};
 use petasos_core::Millis;
+pub use petasos_runtime::clock::now;
 use serde::Serialize;
 
 use crate::failure::Failure;
@@ -100,11 +101,6 @@ pub fn truncate(text: &str, max: usize) -> String {
     }
     let short: String = line.chars().take(max.saturating_sub(1)).collect();
     format!("{short}…")
-}
-
-pub fn now() -> Millis {
-    let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap_or_default();
-    Millis(u64::try_from(since.as_millis()).unwrap_or(u64::MAX))
 }
 
 /// `3 min ago`.

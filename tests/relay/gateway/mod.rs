@@ -3,12 +3,13 @@
 mod sleep;
 
 use std::os::unix::fs::PermissionsExt;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use crate::support::{ProgramFixture, SOON, assert_took_at_most, eventually, expect_failure, expect_success};
 use petasos_fakes::connector::{OutboundFault, State, event};
 use petasos_fakes::model::{Answer, Point};
 use petasos_fakes::{Connector, Gate};
+use petasos_runtime::clock;
 use serde_json::{Value, json};
 
 const DISCORD: &str =
@@ -75,7 +76,7 @@ fn pause_and_retry_request_idle_first() {
     until(&connector, "a third hello", |state| state.frames("hello").len() == 3 && state.open() == 1);
     expect_success(&fixture.run(&["links", "pause", "discord"]));
     until(&connector, "going_idle", |state| idle_requests(state) == 3);
-    let since = Instant::now();
+    let since = clock::monotonic();
     until(&connector, "closed", |state| state.open() == 0);
     assert_took_at_most(Duration::from_secs(3), since);
     assert_eq!(connector.read(closed), (3, 2));
@@ -142,9 +143,8 @@ fn kill_during_replay_loses_and_repeats_nothing() {
 #[test]
 fn reports_redelivered_message_after_salvage() {
     let (mut fixture, connector) = fixture(DISCORD);
-    let sent = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).expect("after 1970");
     let mut hello = event("discord", "c1", "dm", "hello", Some("m-hello"));
-    hello["sent_at_ms"] = u64::try_from(sent.as_millis()).expect("a time").into();
+    hello["sent_at_ms"] = clock::now().0.into();
     connector.push(hello.clone());
     fixture.launch();
     until(&connector, "an answer", |state| shows(state, "c1", "echo: hello"));

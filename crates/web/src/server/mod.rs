@@ -141,7 +141,7 @@ where
         };
         let slot = ConnectionSlot::default();
         let connection = serve_connection(stream, router.clone(), timeouts, stopping.clone(), slot.clone());
-        let task = open.spawn(async move {
+        let task = petasos_runtime::spawn_into(&mut open, async move {
             connection.await;
             drop(permit);
         });
