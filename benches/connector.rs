@@ -3,6 +3,7 @@
 //! `cargo bench --bench connector` prints a table; results and their conditions are in docs/performance.md. Every event is
 //! on disk before the platform gets its acknowledgement, and deleted after the gateway's acknowledgement.
 
+#![expect(clippy::disallowed_methods, reason = "a benchmark measures real time")]
 #![allow(clippy::expect_used, reason = "a benchmark that cannot go on stops")]
 
 use std::io::{BufRead, BufReader};

@@ -21,6 +21,7 @@ impl Terminal {
         Self::running(home, "chat", &[])
     }
 
+    #[expect(clippy::disallowed_methods, reason = "the output of a child process is read by a thread")]
     fn running(home: &TempDir, what: &str, env: &[(&str, &str)]) -> Self {
         let inner = petasos(home.path(), &[]);
         let line = format!("exec {} {what}", inner.get_program().to_string_lossy());

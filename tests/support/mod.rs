@@ -375,6 +375,7 @@ fn wait_exit(child: &mut Child, timeout: Duration) -> Option<i32> {
 }
 
 /// Runs `work`, which blocks until the process exits, and kills the process after the timeout.
+#[expect(clippy::disallowed_methods, reason = "the test thread waits for the process meanwhile")]
 fn with_kill_timeout<T>(pid: u32, timeout: Duration, work: impl FnOnce() -> T) -> T {
     let (done, ended) = mpsc::sync_channel::<()>(1);
     let guard = std::thread::spawn(move || {

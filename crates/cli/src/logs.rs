@@ -30,6 +30,7 @@ enum LogMessage {
 }
 
 /// Installs the subscriber and the panic hook. `RUST_LOG` overrides the verbosity.
+#[expect(clippy::disallowed_methods, reason = "log lines are written by a thread, so that no task blocks")]
 pub fn start(verbosity: Verbosity) {
     let from_environment = std::env::var("RUST_LOG").ok().filter(|text| !text.trim().is_empty());
     let directives = match (verbosity, from_environment) {

@@ -4,6 +4,8 @@
 //! [`simulation::Simulation`], time is virtual, randomness comes from the seed, and one task runs at a time, chosen by the
 //! seed. Other threads are not affected.
 
+#![expect(clippy::disallowed_methods, reason = "the functions that the rest of the workspace uses instead")]
+
 pub mod clock;
 pub mod fault_injection;
 pub mod random;

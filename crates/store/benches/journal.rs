@@ -4,6 +4,7 @@
 //! owns the store, commits all waiting messages as one group, and maintains the log like the gateway. The modes are
 //! interleaved. `PETASOS_JOURNAL_ROUNDS` (5) and `PETASOS_JOURNAL_MS` (2000 per sample) set the size.
 
+#![expect(clippy::disallowed_methods, reason = "a benchmark measures real time")]
 #![allow(clippy::expect_used)]
 
 use std::sync::mpsc::{self, Receiver, SyncSender};

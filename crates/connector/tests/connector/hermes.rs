@@ -80,6 +80,7 @@ struct Stranger {
 }
 
 impl Stranger {
+    #[expect(clippy::disallowed_methods, reason = "the output of a child process is read by a thread")]
     fn start(python: &Path, bench: &Bench, secret: &str) -> Self {
         let program = bench.home.path().join("stranger.py");
         std::fs::write(&program, PROGRAM).expect("written");

@@ -25,6 +25,7 @@ pub struct ManualClock {
 }
 
 impl ManualClock {
+    #[expect(clippy::disallowed_methods, reason = "the thread of the runtime whose clock is manual")]
     pub fn still() -> Self {
         let _first = NOW.compare_exchange(0, clock::now().0, Ordering::Relaxed, Ordering::Relaxed);
         clock::replace(|| Millis(NOW.load(Ordering::Relaxed)));

@@ -32,6 +32,7 @@ const LOG: &str = "logs/gateway-shutdown-watchdog.log";
 const LOG_LIMIT: u64 = 256 * 1024;
 
 impl Watchdog {
+    #[expect(clippy::disallowed_methods, reason = "a thread of its own, because the event loop may hang")]
     pub(crate) fn arm(after: Duration, home: PathBuf, own: ProcessRecord, gate: AcceptGate) -> Self {
         let timer = Arc::new(WatchdogTimer {
             deadline: Mutex::new(Some(clock::monotonic() + after)),

@@ -67,6 +67,7 @@ impl CheckpointControl {
         }
     }
 
+    #[expect(clippy::disallowed_methods, reason = "checkpoints block, so they have a thread of their own")]
     fn spawn(&self, store: &Store) -> Result<(SyncSender<()>, JoinHandle<()>), OpenError> {
         let checkpointer = store.checkpointer()?;
         let (due, signals) = mpsc::sync_channel(1);
@@ -131,6 +132,7 @@ impl CheckpointControl {
     }
 
     /// Retries the recovery until it succeeds or the process stops. No job completes meanwhile.
+    #[expect(clippy::disallowed_methods, reason = "the thread of the database has nothing else to do")]
     pub(super) fn reattach(
         &mut self,
         store: &mut Store,

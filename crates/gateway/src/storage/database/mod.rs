@@ -78,6 +78,7 @@ impl Writer {
     }
 }
 
+#[expect(clippy::disallowed_methods, reason = "commits block, so they have a thread of their own")]
 pub fn start(store: Store, shutdown: ShutdownHandle) -> Result<(Db, Writer), Error> {
     let place = store.location();
     let unchecked = store.is_unchecked();

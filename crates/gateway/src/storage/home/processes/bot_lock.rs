@@ -166,6 +166,7 @@ const GUARD_TIMEOUT: Duration = Duration::from_secs(2);
 const GUARD_POLL: Duration = Duration::from_millis(10);
 
 /// Locks the directory for one read and write.
+#[expect(clippy::disallowed_methods, reason = "a file lock has no notification")]
 fn lock_directory(directory: &Path) -> io::Result<File> {
     let path = directory.join(".guard");
     let file = OpenOptions::new().write(true).create(true).truncate(false).mode(0o600).open(path)?;
