@@ -1,8 +1,10 @@
 //! Starts and stops a gateway together with its web listener and its control socket.
 
 use std::collections::BTreeMap;
+use std::fs::DirBuilder;
 use std::io;
 use std::net::SocketAddr;
+use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -13,6 +15,7 @@ use petasos_cli::socket;
 use petasos_config::Home;
 use petasos_core::lifecycle::State;
 use petasos_gateway::home::api_key;
+use petasos_gateway::home::permissions;
 use petasos_gateway::home::pid::{self, PidFile};
 use petasos_gateway::home::{Durable, process::ProcessRecord, state};
 use petasos_gateway::{ExitInfo, Handle, RunningGateway, StartError, clock};
@@ -79,6 +82,7 @@ pub(crate) async fn start(home: &Home, wired: Wired, mut lock: Lock) -> Result<R
     socket::create_directory(&socket).map_err(|error| {
         Failure::new(format!("the directory of the control socket cannot be created: {error}"))
     })?;
+    permissions::repair(home.path());
     workspace(&wired.gateway.settings.workspace)?;
     let pid = pid::claim(home.path()).map_err(|error| {
         Failure::new(format!("gateway.pid cannot be written: {error}")).next(WRITABLE_ADVICE)
@@ -166,7 +170,7 @@ fn address_of(listen: &Listen, address: SocketAddr) -> String {
 }
 
 fn workspace(path: &Path) -> Result<(), Failure> {
-    std::fs::create_dir_all(path).map_err(|error| {
+    DirBuilder::new().recursive(true).mode(0o700).create(path).map_err(|error| {
         Failure::new(format!("the workspace {} cannot be created: {error}", path.display()))
             .next("set agent.workspace to a writable directory")
     })

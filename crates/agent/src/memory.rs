@@ -3,10 +3,11 @@
 //!
 //! Owns how the files are written: whole, under a lock, within a size limit. A session reads them once, into
 //! its system prompt, so that prompt caches stay valid. A crash leaves the old or the new file. Each person
-//! has a separate folder.
+//! has a separate folder. Folders have mode 0700 and files 0600.
 
-use std::fs::{self, File, OpenOptions};
+use std::fs::{self, DirBuilder, File, OpenOptions};
 use std::io::{self, Write as _};
+use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
 
 use petasos_core::person::Person;
@@ -156,20 +157,22 @@ impl Memory {
         if others.and_then(|all| fs::read_dir(all).ok()).is_some_and(|all| all.count() >= MAX_PEOPLE) {
             return Err(io::Error::other(format!("{MAX_PEOPLE} people are remembered already")));
         }
-        fs::create_dir_all(&self.folder)
+        DirBuilder::new().recursive(true).mode(0o700).create(&self.folder)
     }
 
     fn lock(&self) -> io::Result<File> {
         self.create_folder()?;
         let path = self.folder.join(".lock");
-        let lock = OpenOptions::new().create(true).truncate(false).write(true).open(path)?;
+        let lock = OpenOptions::new().create(true).truncate(false).write(true).mode(0o600).open(path)?;
         rustix::fs::flock(&lock, FlockOperation::LockExclusive)?;
         Ok(lock)
     }
 
     fn write(&self, file: MemoryFile, text: &str) -> io::Result<()> {
         let new = self.folder.join(format!(".{}.new", file.file_name()));
-        let mut output = File::create(&new)?;
+        // A file that a crash left keeps the mode that it was created with.
+        let mut output = OpenOptions::new().create(true).truncate(true).write(true).mode(0o600).open(&new)?;
+        output.set_permissions(fs::Permissions::from_mode(0o600))?;
         output.write_all(text.as_bytes())?;
         output.sync_all()?;
         fs::rename(&new, self.path(file))?;
@@ -247,6 +250,24 @@ mod tests {
         let prompt = memory.prompt().unwrap().unwrap();
         assert_eq!(prompt, "What you know about the user in earlier conversations:\n- likes coffee");
         assert!(memory.clear().unwrap() && !memory.clear().unwrap());
+    }
+
+    #[test]
+    fn creates_private_folders_and_files() {
+        let home = tempfile::tempdir().unwrap();
+        let mode = |path: &Path| fs::metadata(path).unwrap().permissions().mode() & 0o777;
+        let memory = Memory::of(home.path(), &Person::named("telegram:7"));
+        let left = memory.folder.join(".USER.md.new");
+        memory.create_folder().unwrap();
+        fs::write(&left, "from a crash").unwrap();
+        fs::set_permissions(&left, fs::Permissions::from_mode(0o644)).unwrap();
+        memory.change(MemoryFile::User, &[add("likes tea")]).unwrap();
+        for folder in [&memory.folder, &home.path().join("memories")] {
+            assert_eq!(mode(folder), 0o700, "{folder:?}");
+        }
+        for file in [memory.path(MemoryFile::User), memory.folder.join(".lock")] {
+            assert_eq!(mode(&file), 0o600, "{file:?}");
+        }
     }
 
     #[test]

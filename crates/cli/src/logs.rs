@@ -13,6 +13,9 @@ use tracing_subscriber::EnvFilter;
 const QUEUE_CAPACITY: usize = 1024;
 const FLUSH_TIMEOUT: Duration = Duration::from_millis(500);
 
+/// Logs URLs and messages of MCP servers. `petasos_agent` logs its failures without them.
+const SILENT: &str = "rmcp";
+
 static QUEUE: OnceLock<SyncSender<LogMessage>> = OnceLock::new();
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -34,7 +37,7 @@ pub fn start(verbosity: Verbosity) {
     let from_environment = std::env::var("RUST_LOG").ok().filter(|text| !text.trim().is_empty());
     let directives = match (verbosity, from_environment) {
         (_, Some(from_environment)) => from_environment,
-        (Verbosity::Quiet, None) => "error".into(),
+        (Verbosity::Quiet, None) => format!("error,{SILENT}=off"),
         (Verbosity::Normal, None) => directives("warn", "info"),
         (Verbosity::Verbose, None) => directives("info", "debug"),
         (Verbosity::Trace, None) => directives("debug", "trace"),
@@ -109,5 +112,18 @@ fn directives(other_level: &str, level: &str) -> String {
         "petasos_store",
     ];
     let own: Vec<String> = crates.iter().map(|name| format!("{name}={level}")).collect();
-    format!("{other_level},{}", own.join(","))
+    format!("{other_level},{SILENT}=off,{}", own.join(","))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_level_includes_the_mcp_client() {
+        for (other_level, level) in [("warn", "info"), ("info", "debug"), ("debug", "trace")] {
+            let filter = EnvFilter::builder().parse(directives(other_level, level)).unwrap().to_string();
+            assert!(filter.split(',').any(|directive| directive == "rmcp=off"), "{filter}");
+        }
+    }
 }

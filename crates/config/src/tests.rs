@@ -365,10 +365,18 @@ fn known_part_of_a_free_form_section_is_checked() {
 
 #[test]
 fn explanations_show_no_secret() {
-    let yaml = "telegram: {token: hush}\nfallback_providers:\n  - {provider: openai, model: m, api_key: hush}\nweb: {port: 7}\n";
+    let yaml = "telegram: {token: hush}\nfallback_providers:\n  - {provider: openai, model: m, api_key: hush}\nweb: {port: 7}\n\
+                mcp_servers:\n  a: {url: 'https://mcp.example/sse?api_key=hush', headers: {X-Any: hush}}\n  \
+                b: {command: x, env: {MY_TOKEN: hush}}\n";
     let loaded = load(yaml, "", &[("OPENAI_API_KEY", "hush")]);
     let key = explain("model.api_key", &loaded.settings).unwrap();
     assert_eq!((key.value, key.origin.as_str()), (Some(json!("set")), "environment OPENAI_API_KEY"));
     let all = serde_json::to_string(&explain_all(&loaded.settings)).unwrap();
-    assert!(all.contains("web.port") && all.contains("fallback_providers") && !all.contains("hush"), "{all}");
+    assert!(
+        all.contains("web.port")
+            && all.contains("fallback_providers")
+            && all.contains("mcp.example/sse")
+            && !all.contains("hush"),
+        "{all}"
+    );
 }

@@ -31,7 +31,7 @@ pub mod turn;
 pub use delivery::{dead_chat, directory, lane, outbox, rate_limit, target};
 pub use link::outage;
 pub use platform::{capability, provider};
-pub use security::{access, net, pairing, person, scan, secret};
+pub use security::{access, credentials, net, pairing, person, scan, secret};
 
 pub use capability::Capabilities;
 pub use fault::{Fault, Reached};

@@ -2,10 +2,14 @@
 
 mod sleep;
 
+use std::io::Write as _;
 use std::os::unix::fs::PermissionsExt;
+use std::process::Stdio;
 use std::time::{Duration, Instant};
 
-use crate::support::{ProgramFixture, SOON, assert_took_at_most, eventually, expect_failure, expect_success};
+use crate::support::{
+    ProgramFixture, SOON, assert_took_at_most, eventually, expect_failure, expect_success, stderr,
+};
 use petasos_fakes::connector::{OutboundFault, State, event};
 use petasos_fakes::model::{Answer, Point};
 use petasos_fakes::{Connector, Gate};
@@ -234,10 +238,38 @@ fn enroll_writes_secret_only_to_env_file() {
         "{kept}"
     );
     assert_eq!(std::fs::metadata(&path).expect("there").permissions().mode() & 0o777, 0o600);
+    assert!(stderr(&out).contains("process list"), "{}", stderr(&out));
     connector.respond_next("enroll", 403, json!({"error": "used"}));
     let refused = fixture.run(&["enroll", "--token", "once", "--gateway-id", "gw-2"]);
     assert!(expect_failure(&refused, 1).contains("403"));
     assert_eq!(std::fs::read_to_string(&path).expect("there"), kept, "the file was changed");
+}
+
+#[test]
+fn enroll_reads_token_from_stdin_or_file() {
+    let (fixture, connector) = fixture("");
+    let file = fixture.home.path().join("token");
+    std::fs::write(&file, "from-file\n").expect("written");
+    let from_file = ["enroll", "--token-file", file.to_str().expect("text"), "--gateway-id", "gw-1"];
+    let mut from_stdin = fixture.command(&["enroll", "--token", "-", "--gateway-id", "gw-1"]);
+    let mut child = from_stdin
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .expect("starts");
+    child.stdin.take().expect("piped").write_all(b"from-stdin\n").expect("read");
+    for out in [child.wait_with_output().expect("ends"), fixture.run(&from_file)] {
+        expect_success(&out);
+        assert_eq!(stderr(&out), "");
+    }
+    let bodies = connector
+        .read(|state| state.posted.iter().map(|it| it.body["enrollmentToken"].clone()).collect::<Vec<_>>());
+    assert_eq!(bodies, ["from-stdin", "from-file"]);
+    let missing = fixture.run(&["enroll", "--token-file", "/nonexistent", "--gateway-id", "gw-1"]);
+    assert!(expect_failure(&missing, 1).contains("cannot be read from /nonexistent"));
+    let both = fixture.run(&["enroll", "--token", "-", "--token-file", "/nonexistent"]);
+    assert!(expect_failure(&both, 2).contains("cannot be used with"));
 }
 
 const STREAMING: &str = "streaming: {enabled: true, edit_interval: 0.1}\n";

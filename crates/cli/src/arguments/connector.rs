@@ -1,12 +1,18 @@
 //! Arguments of `enroll` and `connector`.
 
+use std::path::PathBuf;
+
 use clap::{Args, Subcommand};
 
 #[derive(Debug, Args)]
 pub struct EnrollArguments {
-    /// Enrollment token [default: $GATEWAY_RELAY_ENROLL_TOKEN]
+    /// Enrollment token, or - to read it from stdin; other users of the machine can see an argument [default:
+    /// $GATEWAY_RELAY_ENROLL_TOKEN]
     #[arg(long)]
     pub token: Option<String>,
+    /// File with the enrollment token
+    #[arg(long, value_name = "FILE", conflicts_with = "token")]
+    pub token_file: Option<PathBuf>,
     /// Address of the connector [default: $GATEWAY_RELAY_URL]
     #[arg(long)]
     pub connector_url: Option<String>,

@@ -3,7 +3,7 @@
 
 use std::collections::HashMap;
 use std::io;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -17,6 +17,7 @@ use petasos_store::Error as StoreError;
 use petasos_store::connector::Media;
 use serde_json::json;
 use tokio::fs;
+use tokio::io::AsyncWriteExt as _;
 
 use crate::context::ConnectorContext;
 
@@ -90,7 +91,7 @@ pub(crate) async fn store(
     let instance = instance.to_owned();
     let expires_at = clock::now().after(UPLOAD_RETENTION);
     let media = Media { id: id.clone(), instance, reference: None, name, mime, size, expires_at };
-    fs::write(&path, bytes).await.map_err(failed)?;
+    write_private(&path, bytes).await.map_err(failed)?;
     let stored = connector.db.write(Commit::Connector, move |tx| {
         if tx.media_bytes(&media.instance)? + media.size > QUOTA {
             return Err(StoreError::Conflict(
@@ -132,6 +133,17 @@ pub(crate) async fn fetch(
     Ok(Some((bytes, media)))
 }
 
+async fn write_private(path: &Path, bytes: &[u8]) -> io::Result<()> {
+    let mut file = private_file(path).await?;
+    file.write_all(bytes).await?;
+    // Dropping the file would not wait for the write.
+    file.flush().await
+}
+
+async fn private_file(path: &Path) -> io::Result<fs::File> {
+    fs::OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(path).await
+}
+
 /// A temporary file, deleted on drop.
 struct TemporaryFile(PathBuf);
 
@@ -162,7 +174,7 @@ async fn from_platform(
     fs::DirBuilder::new().recursive(true).mode(0o700).create(&folder).await.map_err(failed)?;
     // Deleted even if the request is cancelled.
     let temporary = TemporaryFile(folder.join(format!("{id}.{}", random_id())));
-    let mut file = fs::File::create(&temporary.0).await.map_err(failed)?;
+    let mut file = private_file(&temporary.0).await.map_err(failed)?;
     let fetched = adapter.fetch(&source, &attachment, MAX_SIZE as u64, &mut file).await;
     let bytes = fs::read(&temporary.0).await;
     drop(temporary);

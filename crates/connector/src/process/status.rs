@@ -1,6 +1,9 @@
 //! `connector_state.json`: status for processes that cannot query the connector. Nothing depends on it; after a crash
 //! it holds the last status.
 
+use std::fs::OpenOptions;
+use std::io::Write;
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
@@ -88,6 +91,8 @@ fn state(link: &LinkHandle) -> &'static str {
 fn write(home: &Path, state: &Value) -> Result<(), Error> {
     let failed = |error: std::io::Error| Error::Io(error.to_string());
     let fresh = home.join(format!("{STATE_FILE}~"));
-    std::fs::write(&fresh, state.to_string()).map_err(failed)?;
+    let mut options = OpenOptions::new();
+    let file = options.write(true).create(true).truncate(true).mode(0o600).open(&fresh);
+    file.and_then(|mut file| file.write_all(state.to_string().as_bytes())).map_err(failed)?;
     std::fs::rename(&fresh, home.join(STATE_FILE)).map_err(failed)
 }

@@ -1,6 +1,7 @@
 //! Access, identity and protection against hostile input.
 
 pub mod access;
+pub mod credentials;
 pub mod net;
 pub mod pairing;
 pub mod person;

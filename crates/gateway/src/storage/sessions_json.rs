@@ -4,9 +4,9 @@
 //! hour across restarts, which bounds the cost. The file is replaced atomically; a crash leaves the previous copy. It is
 //! read only once, when the home of another program is imported.
 
-use std::fs::{File, OpenOptions};
+use std::fs::{DirBuilder, File, OpenOptions};
 use std::io::{self, BufWriter, Write};
-use std::os::unix::fs::OpenOptionsExt;
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -130,7 +130,8 @@ struct CopyWriter {
 
 impl CopyWriter {
     fn new(path: &Path) -> io::Result<Self> {
-        std::fs::create_dir_all(path.parent().unwrap_or(Path::new(".")))?;
+        let folder = path.parent().unwrap_or(Path::new("."));
+        DirBuilder::new().recursive(true).mode(0o700).create(folder)?;
         let temporary = path.with_extension("json~");
         let mut options = OpenOptions::new();
         let file = options.write(true).create(true).truncate(true).mode(0o600).open(&temporary)?;

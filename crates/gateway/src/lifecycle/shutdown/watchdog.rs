@@ -3,9 +3,9 @@
 //! Runs in a thread of its own, because the event loop itself may hang. At its deadline it dumps the lifecycle state to a
 //! log, removes the pid file and exits with 1. All accepted messages are on disk, so the next start continues.
 
-use std::fs::{self, OpenOptions};
+use std::fs::{DirBuilder, OpenOptions};
 use std::io::Write;
-use std::os::unix::fs::OpenOptionsExt;
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::time::{Duration, Instant};
@@ -95,7 +95,8 @@ fn dump(home: &Path, gate: &AcceptGate) {
         std::process::id(),
         gate.try_snapshot()
     );
-    let written = path.parent().map_or(Ok(()), fs::create_dir_all).and_then(|()| {
+    let folder = path.parent().unwrap_or(home);
+    let written = DirBuilder::new().recursive(true).mode(0o700).create(folder).and_then(|()| {
         let mut log = OpenOptions::new().create(true).append(true).mode(0o600).open(&path)?;
         if log.metadata()?.len() > LOG_LIMIT {
             log.set_len(0)?;
@@ -109,6 +110,8 @@ fn dump(home: &Path, gate: &AcceptGate) {
 
 #[cfg(test)]
 mod tests {
+    use std::fs;
+
     use super::*;
     use std::process::Command;
 
