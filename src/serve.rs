@@ -11,9 +11,10 @@ use std::time::Duration;
 use petasos_cli::backup;
 use petasos_cli::failure::{Failure, WRITABLE_ADVICE};
 use petasos_cli::lock::Lock;
-use petasos_cli::socket;
+use petasos_cli::{logs, socket};
 use petasos_config::Home;
 use petasos_core::lifecycle::State;
+use petasos_core::{Redactor, Secret};
 use petasos_gateway::home::api_key;
 use petasos_gateway::home::permissions;
 use petasos_gateway::home::pid::{self, PidFile};
@@ -71,13 +72,17 @@ pub(crate) fn record_start_failure(home: &Home, failure: &Failure) {
     }
 }
 
-pub(crate) async fn start(home: &Home, wired: Wired, mut lock: Lock) -> Result<RunningPetasos, Failure> {
+pub(crate) async fn start(home: &Home, mut wired: Wired, mut lock: Lock) -> Result<RunningPetasos, Failure> {
     // First the steps that can fail for external reasons: no message has been accepted yet.
     let listener = match &wired.listen {
         Some(listen) => Some(bind(listen).await?),
         None => None,
     };
     let api = wired.api.map(|options| with_api_key(home, options)).transpose()?;
+    let keys = api.iter().flat_map(|options| &options.keys).map(|key| key.secret.expose());
+    let redactor = Redactor::new(wired.secrets.iter().map(Secret::expose).chain(keys));
+    logs::redact(redactor.clone());
+    wired.gateway.redact(redactor);
     let socket = socket::path_for(home.path(), |name| std::env::var_os(name));
     socket::create_directory(&socket).map_err(|error| {
         Failure::new(format!("the directory of the control socket cannot be created: {error}"))

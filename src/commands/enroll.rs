@@ -23,7 +23,7 @@ const MAX_TOKEN: u64 = 64 << 10;
 const ARGUMENT_WARNING: &str = "other users of this machine can see the token in the process list; use --token-file FILE, or --token - to read it from stdin";
 
 pub(crate) async fn enroll(context: &Context, arguments: EnrollArguments) -> Result<ExitCode, Failure> {
-    let resolved = petasos_config::load(&context.home);
+    let resolved = petasos_config::load_with_secrets(&context.home)?;
     let settings = &resolved.settings;
     let token = token(&arguments, settings)?;
     let url = arguments.connector_url.clone().or_else(|| wire_relay::url(settings)).ok_or_else(|| {

@@ -31,7 +31,7 @@ pub(crate) async fn run(context: &Context, arguments: RunArguments) -> Result<Ex
     let mut signals =
         Signals::listen().map_err(|error| Failure::new(format!("signals cannot be handled: {error}")))?;
     warn_about_ignored_options(arguments);
-    let mut resolved = petasos_config::load(&context.home);
+    let mut resolved = petasos_config::load_with_secrets(&context.home)?;
     // Before any takeover: a working gateway must not be replaced by one that cannot start.
     let mut wired = wire(&context.home, &mut resolved)
         .map_err(|problems| configuration_failure(context, arguments, &problems))?;

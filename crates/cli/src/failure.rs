@@ -4,7 +4,7 @@ use std::fmt;
 use std::path::Path;
 use std::process::ExitCode;
 
-use petasos_config::Problem;
+use petasos_config::{Problem, SecretError};
 use petasos_store::OpenError;
 use serde_json::json;
 
@@ -31,6 +31,15 @@ pub struct Failure {
     code: FailureCode,
     /// Problems of the configuration; `message` summarises them.
     problems: Vec<Problem>,
+}
+
+/// Not a mistake in the configuration: a supervisor may try again.
+impl From<SecretError> for Failure {
+    fn from(error: SecretError) -> Self {
+        let advice =
+            "run the command by hand as this user; secrets.command_timeout_seconds gives it more time";
+        Self::new(error.to_string()).next(advice)
+    }
 }
 
 impl Failure {

@@ -1,13 +1,15 @@
-//! The log, written to stderr. No level logs message text or secrets.
+//! The log, written to stderr. No level logs message text or secrets; known secrets are redacted by value as well, because
+//! libraries log, too.
 //!
 //! A separate thread writes the lines from a bounded queue. When stderr is slow or closed, lines are dropped;
 //! no task waits for the log. A crash loses at most the queue.
 
 use std::io::{self, Write};
-use std::sync::OnceLock;
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
+use std::sync::{OnceLock, PoisonError, RwLock};
 use std::time::Duration;
 
+use petasos_core::Redactor;
 use tracing_subscriber::EnvFilter;
 
 const QUEUE_CAPACITY: usize = 1024;
@@ -17,6 +19,7 @@ const FLUSH_TIMEOUT: Duration = Duration::from_millis(500);
 const SILENT: &str = "rmcp";
 
 static QUEUE: OnceLock<SyncSender<LogMessage>> = OnceLock::new();
+static REDACTOR: RwLock<Option<Redactor>> = RwLock::new(None);
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Verbosity {
@@ -30,6 +33,15 @@ enum LogMessage {
     Text(Vec<u8>),
     /// Acknowledged once everything before it is written.
     Flush(SyncSender<()>),
+}
+
+/// Redacts these secrets in all later lines of the log and of standard error.
+pub fn redact(redactor: Redactor) {
+    *REDACTOR.write().unwrap_or_else(PoisonError::into_inner) = Some(redactor);
+}
+
+pub(crate) fn redactor() -> Redactor {
+    REDACTOR.read().unwrap_or_else(PoisonError::into_inner).clone().unwrap_or_default()
 }
 
 /// Installs the subscriber and the panic hook. `RUST_LOG` overrides the verbosity.
@@ -89,9 +101,11 @@ fn write(queue: &Receiver<LogMessage>) {
 struct QueueWriter;
 
 impl Write for QueueWriter {
+    /// Called with a whole line.
     fn write(&mut self, text: &[u8]) -> io::Result<usize> {
         if let Some(lines) = QUEUE.get() {
-            let _full = lines.try_send(LogMessage::Text(text.to_vec()));
+            let line = redactor().redact_owned(String::from_utf8_lossy(text).into_owned());
+            let _full = lines.try_send(LogMessage::Text(line.into_bytes()));
         }
         Ok(text.len())
     }

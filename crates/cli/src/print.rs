@@ -13,6 +13,7 @@ use petasos_core::Millis;
 use serde::Serialize;
 
 use crate::failure::Failure;
+use crate::logs;
 
 pub const BOLD: Style = Style::new().bold();
 pub const DIM: Style = Style::new().dimmed();
@@ -41,6 +42,7 @@ pub fn line_out(text: Arguments<'_>) {
 }
 
 pub fn line_err(text: Arguments<'_>) {
+    let text = logs::redactor().redact_owned(text.to_string());
     let mut out = anstream::stderr().lock();
     let _reader_gone = writeln!(out, "{text}").and_then(|()| out.flush());
 }

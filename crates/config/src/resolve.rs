@@ -5,8 +5,8 @@
 
 use std::collections::BTreeMap;
 
-use petasos_core::Platform;
 use petasos_core::text::nearest;
+use petasos_core::{Platform, Redactor, Secret};
 use serde_json::{Map, Value};
 
 use crate::catalogue::{self, CatalogueEntry, FoundKey};
@@ -23,11 +23,17 @@ use crate::yaml::{Document, describe};
 pub struct Resolved {
     pub settings: Settings,
     pub problems: Vec<Problem>,
+    /// Every value that may be secret, for redaction.
+    pub secrets: Vec<Secret>,
 }
 
 impl Resolved {
     pub fn has_errors(&self) -> bool {
         self.problems.iter().any(|problem| problem.severity == Severity::Error)
+    }
+
+    pub fn redactor(&self) -> Redactor {
+        Redactor::new(self.secrets.iter().map(Secret::expose))
     }
 
     /// Sorts the problems in reading order of the files.

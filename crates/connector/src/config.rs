@@ -3,6 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use petasos_core::Redactor;
 use petasos_core::access::Access;
 use petasos_core::session::KeyOptions;
 use petasos_gateway::home::bot_lock::BotLock;
@@ -41,6 +42,8 @@ pub struct Config {
     pub hello_within: Duration,
     /// Reads the outbound addresses: [`petasos_gateway::network::outbound_addresses`], or a fixture.
     pub outward: fn() -> OutboundAddresses,
+    /// Hides secrets in the reasons of failed connections.
+    pub redactor: Redactor,
     /// Replaces HTTP wake calls.
     #[cfg(feature = "simulation")]
     pub wake: Option<std::sync::Arc<dyn crate::simulation::Wake>>,
@@ -64,6 +67,7 @@ impl Config {
             silence: Duration::from_secs(30),
             hello_within: Duration::from_secs(30),
             outward: OutboundAddresses::default,
+            redactor: Redactor::default(),
             #[cfg(feature = "simulation")]
             wake: None,
         }

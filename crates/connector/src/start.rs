@@ -103,7 +103,7 @@ async fn assemble(config: Config, address: SocketAddr) -> Result<RunningConnecto
     for instance in connector.db.read(|reader| reader.instances_with_work()).await? {
         connector.instances.mailbox(&connector, &instance);
     }
-    let lifetime = Lifetime { bot_locks: config.sole, ..Lifetime::default() };
+    let lifetime = Lifetime { bot_locks: config.sole, redactor: config.redactor, ..Lifetime::default() };
     let (links, mut tasks) = start_links(&connector, &lifetime);
     for adapter in connector.adapters.iter() {
         let persisting =

@@ -5,6 +5,7 @@ use std::process::ExitCode;
 use petasos_cli::commands::{Context, print_warnings};
 use petasos_cli::failure::{Failure, WRITABLE_ADVICE};
 use petasos_cli::lock::{Lock, LockError};
+use petasos_cli::logs;
 use petasos_cli::print::outln;
 use petasos_connector::StartError;
 
@@ -15,8 +16,12 @@ pub(crate) async fn run(context: &Context, listen: Option<String>) -> Result<Exi
     let mut signals =
         Signals::listen().map_err(|error| Failure::new(format!("signals cannot be handled: {error}")))?;
     let home = &context.home;
-    let fronting = wire::connector(home, petasos_config::load_connector(home), listen.as_deref())
+    let loaded = petasos_config::load_connector(home)?;
+    let redactor = loaded.own.redactor();
+    logs::redact(redactor.clone());
+    let mut fronting = wire::connector(home, loaded, listen.as_deref())
         .map_err(|problems| Failure::from_problems(&problems))?;
+    fronting.connector.redactor = redactor;
     print_warnings(&fronting.warnings);
     home.create().map_err(|error| {
         Failure::new(format!("{} cannot be created: {error}", home.path().display())).next(WRITABLE_ADVICE)

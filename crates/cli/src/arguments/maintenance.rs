@@ -15,6 +15,9 @@ pub struct DoctorArguments {
     /// Rewrite the database without free space; needs space for a copy (stop the gateway first)
     #[arg(long, conflicts_with_all = ["online", "repair"])]
     pub compact: bool,
+    /// Audit the configuration and the files of the home; fails if there is a serious weakness
+    #[arg(long, conflicts_with_all = ["online", "repair", "compact"])]
+    pub security: bool,
 }
 
 #[derive(Debug, Args)]

@@ -5,5 +5,6 @@ pub mod credentials;
 pub mod net;
 pub mod pairing;
 pub mod person;
+pub mod redaction;
 pub mod scan;
 pub mod secret;

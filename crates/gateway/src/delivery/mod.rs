@@ -21,7 +21,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::FutureExt;
-use petasos_core::LaneId;
+use petasos_core::{LaneId, Redactor};
 use tokio::sync::{Semaphore, mpsc, oneshot};
 use tokio::task::JoinSet;
 
@@ -77,6 +77,8 @@ pub(crate) struct LaneContext {
     pub(crate) shutdown: ShutdownHandle,
     pub(crate) policy: AttachmentPolicy,
     pub(crate) owners: Owners,
+    /// Hides secrets in every message.
+    pub(crate) redactor: Redactor,
     /// Bounds concurrent platform requests over all chats.
     pub(crate) send_permits: Semaphore,
 }
@@ -91,6 +93,7 @@ impl LaneContext {
         streaming: Streaming,
         policy: AttachmentPolicy,
         owners: Owners,
+        redactor: Redactor,
         shutdown: ShutdownHandle,
     ) -> Self {
         Self {
@@ -100,6 +103,7 @@ impl LaneContext {
             shutdown,
             policy,
             owners,
+            redactor,
             send_permits: Semaphore::new(MAX_CONCURRENT_SENDS),
         }
     }

@@ -71,11 +71,11 @@ impl Lane {
     /// parts identifies the next. `None`: rendering panicked.
     async fn parts(&self, item: &Item) -> Option<Vec<Part>> {
         let render = || {
-            let text = item.draft.text.as_str();
+            let text = self.context.redactor.redact(&item.draft.text);
             let media = match item.draft.kind {
-                Kind::Answer => media::extract(text),
+                Kind::Answer => media::extract(&text),
                 Kind::Notice | Kind::Banner => {
-                    ExtractedMedia { text: text.to_owned(), ..ExtractedMedia::default() }
+                    ExtractedMedia { text: text.into_owned(), ..ExtractedMedia::default() }
                 }
             };
             let text = text_to_send(&media, &item.preview);

@@ -26,7 +26,7 @@ pub fn config(
 }
 
 fn check(context: &Context, can_start: StartCheck<'_>) -> Result<ExitCode, Failure> {
-    let mut resolved = petasos_config::load(&context.home);
+    let mut resolved = petasos_config::load_checked(&context.home);
     // The problems are kept in `resolved` either way.
     let _ = can_start(&context.home, &mut resolved);
     let invalid = resolved.problems.iter().any(|problem| problem.severity != Severity::Warning);

@@ -62,6 +62,7 @@ async fn reports_and_replaces_connection_that_does_not_close() {
         shutdown: shutdown.clone(),
         policy: LinkPolicy { name: "telegram", ..LinkPolicy::default() },
         close_timeout,
+        redactor: Redactor::default(),
         report,
         commands,
         bot_lock: None,
