@@ -88,10 +88,10 @@ fn no_output_contains_a_secret() {
     };
     let said = chat("leak", 1);
     assert!(said.starts_with("They are [redacted] and"), "{said}");
-    let said = chat("fail", 2);
+    chat("run: cat file; base64 -w0 file; xxd -p file | tr -d '\\n'", 2);
+    let said = chat("fail", 3);
     assert!(said.contains("did not accept"), "{said}");
     assert_hidden("a notice", &said);
-    chat("run: cat file; base64 -w0 file; xxd -p file | tr -d '\\n'", 3);
     let request = |body: &serde_json::Value| {
         HttpRequest::new("POST", "/v1/chat/completions")
             .header("Authorization", format!("Bearer {API_KEY}"))

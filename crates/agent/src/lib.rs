@@ -21,6 +21,8 @@ pub use conversation::prompt::{NO_ASYNC_DELIVERY, Persona, system_prompt};
 pub use files::{file_name, protected as protected_files};
 pub use model::config::{ConfigError, ModelConfig, Prices};
 pub use model::failure::{ModelFailure, ModelFailureClass};
+#[cfg(feature = "fuzzing")]
+pub use model::fuzzing;
 pub use model::request::{Chunk, FinishReason, ModelRequest, ModelResponse, ToolSpec};
 pub use model::retry::{Attempts, RetryStep, next_step};
 #[cfg(feature = "simulation")]

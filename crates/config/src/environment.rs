@@ -80,7 +80,9 @@ impl Environment {
 
 /// Numbers (`MAX_TOKENS`) and existing files (`SSH_KEY_PATH`) are no secrets.
 fn is_secret_value(value: &str) -> bool {
-    !value.bytes().all(|byte| byte.is_ascii_digit()) && !(value.starts_with('/') && Path::new(value).exists())
+    let number = value.bytes().all(|byte| byte.is_ascii_digit());
+    let file = value.starts_with('/') && Path::new(value).exists();
+    !number && !file
 }
 
 fn parse(dotenv: &str) -> Result<BTreeMap<String, String>, DotenvError> {

@@ -21,6 +21,8 @@ mod security;
 mod server;
 mod stream;
 
+#[cfg(feature = "fuzzing")]
+pub use api::fuzzing;
 pub use api::{ApiKey, ApiOptions, Scope};
 pub use router::{control, public};
 pub use security::credentials::AccessCredentials;

@@ -285,7 +285,7 @@ pub(super) fn tool_name(server: &str, tool: &str) -> String {
     format!("mcp__{}__{}", safe(server), safe(tool)).chars().take(MAX_NAME).collect()
 }
 
-fn render_content(content: &[ContentBlock], structured: Option<Value>) -> Value {
+pub(super) fn render_content(content: &[ContentBlock], structured: Option<Value>) -> Value {
     let parts: Vec<String> = content
         .iter()
         .map(|part| match part {

@@ -10,6 +10,8 @@
 mod commit;
 mod control;
 mod error;
+#[cfg(feature = "fuzzing")]
+pub mod fuzzing;
 mod link;
 mod memory;
 mod parse;

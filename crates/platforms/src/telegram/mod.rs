@@ -7,6 +7,8 @@ mod api;
 mod error;
 mod fetch;
 mod filter;
+#[cfg(feature = "fuzzing")]
+pub mod fuzzing;
 mod link;
 mod parse;
 mod react;

@@ -8,6 +8,8 @@
 //! `send` (comments on GitHub).
 
 mod error;
+#[cfg(feature = "fuzzing")]
+pub mod fuzzing;
 mod link;
 mod render;
 mod request;

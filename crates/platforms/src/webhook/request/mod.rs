@@ -3,6 +3,8 @@
 //! A 2xx is sent only after the commit. A caller that fails a check learns nothing about the later ones.
 #![allow(clippy::result_large_err, reason = "the error is the whole response, made once per request")]
 
+#[cfg(feature = "fuzzing")]
+pub(super) mod fuzzing;
 mod parse;
 mod rate_limit;
 mod signature;
