@@ -46,3 +46,20 @@ fn create(path: &Path) -> Option<Vec<u8>> {
     store.close().ok()?;
     std::fs::read(path).ok()
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn damaged_page_is_salvaged() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("petasos.db");
+        let mut database = intact().clone().unwrap();
+        database[4096..4160].fill(0xff);
+        std::fs::write(&path, &database).unwrap();
+        assert!(check_copy(&path).is_err());
+        let salvaged = Store::repair(&path, NOW).unwrap();
+        assert!(salvaged.is_some(), "the damage was not found");
+    }
+}

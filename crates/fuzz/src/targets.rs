@@ -12,11 +12,11 @@ pub(crate) fn relay_frame(bytes: &[u8]) -> bool {
     let (first, second) = bytes.split_at(bytes.len() / 2);
     let mut lines = Lines::default();
     let pieces = [first, second, b"\n"].map(|piece| lines.push(piece).unwrap_or_default());
-    let read = |line: &Vec<u8>| {
+    let read = |line: &[u8]| {
         let connector = FromConnector::read(line).is_ok_and(|frame| frame.is_some());
         FromGateway::read(line).is_ok_and(|frame| frame.is_some()) || connector
     };
-    pieces.concat().iter().map(read).fold(false, |any, read| any || read)
+    pieces.concat().iter().filter(|line| read(line)).count() > 0
 }
 
 /// Redaction by pattern and by value, whole and in chunks.
