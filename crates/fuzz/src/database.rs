@@ -1,5 +1,6 @@
 //! Damaged databases: the bytes are changes of a valid file, because random pages are refused at once.
 
+use std::io;
 use std::path::Path;
 use std::sync::OnceLock;
 
@@ -21,12 +22,18 @@ pub(crate) fn damaged(bytes: &[u8]) -> bool {
     }
     let Ok(folder) = tempfile::tempdir() else { return false };
     let path = folder.path().join("petasos.db");
-    if std::fs::write(&path, &database).is_err() {
+    if write_home(&path, &database).is_err() {
         return false;
     }
     let _checked = check_copy(&path);
     let repaired = Store::repair(&path, NOW);
     repaired.is_ok() && bytes.len() >= CHANGE
+}
+
+/// Only a database with its marker is salvaged.
+fn write_home(path: &Path, database: &[u8]) -> io::Result<()> {
+    std::fs::write(path.with_file_name(".petasos-db"), "")?;
+    std::fs::write(path, database)
 }
 
 fn intact() -> &'static Option<Vec<u8>> {
@@ -57,7 +64,7 @@ mod tests {
         let path = folder.path().join("petasos.db");
         let mut database = intact().clone().unwrap();
         database[4096..4160].fill(0xff);
-        std::fs::write(&path, &database).unwrap();
+        write_home(&path, &database).unwrap();
         assert!(check_copy(&path).is_err());
         let salvaged = Store::repair(&path, NOW).unwrap();
         assert!(salvaged.is_some(), "the damage was not found");

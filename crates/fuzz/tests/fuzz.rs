@@ -1,5 +1,7 @@
 //! Seeds, and a bounded number of variants of them, through every target. `PETASOS_FUZZ_INPUTS` sets the number.
 
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on stops")]
+
 use std::panic::catch_unwind;
 use std::path::{Path, PathBuf};
 
