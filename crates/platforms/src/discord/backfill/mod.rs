@@ -137,7 +137,7 @@ impl EventProcessor<'_> {
                 limit: discord.config.backfill.messages.clamp(1, MAX_PAGE),
             };
             self.schedule.record_request(&channel);
-            let wait = self.schedule.take_wait();
+            let wait = self.schedule.wait(Instant::now());
             self.request = Some(Box::pin(async move {
                 sleep(wait).await;
                 BackfillResponse::Page(Box::new(discord.read_page(job).await))
@@ -145,7 +145,7 @@ impl EventProcessor<'_> {
         } else if let Some((guild, gap)) = gaps.scopes_to_list().next() {
             let guild = *guild;
             let number = gap.number;
-            let wait = self.schedule.take_wait();
+            let wait = self.schedule.wait(Instant::now());
             self.request = Some(Box::pin(async move {
                 sleep(wait).await;
                 BackfillResponse::List { guild, number, channels: discord.list_guild_channels(guild).await }
@@ -246,7 +246,7 @@ impl EventProcessor<'_> {
 
     fn defer(&mut self, named: Option<Duration>, error: &Error) {
         warn!(platform = "discord", %error, "backfill deferred");
-        self.schedule.defer(named, self.discord.config.reconnect_base);
+        self.schedule.defer(named, self.discord.config.reconnect_base, Instant::now());
     }
 
     /// Releases live messages that have waited too long for older ones.

@@ -47,7 +47,7 @@ impl SlackLink<'_> {
     }
 
     pub(in crate::slack) fn defer_backfill(&mut self) {
-        self.schedule.defer(None, self.slack.config.reconnect_base);
+        self.schedule.defer(None, self.slack.config.reconnect_base, Instant::now());
     }
 
     /// Starts a round if a gap is open and no round is under way.
@@ -74,7 +74,7 @@ impl SlackLink<'_> {
         job.gaps.sort_by_key(|(channel, _)| self.schedule.rank(channel, is_private(channel)));
         job.gaps.iter().for_each(|(channel, _)| self.schedule.record_request(channel));
         let slack = self.slack;
-        let wait = self.schedule.wait();
+        let wait = self.schedule.wait(Instant::now());
         self.fetching = Some(Box::pin(async move {
             sleep(wait).await;
             slack.fetch_round(job).await
@@ -104,6 +104,9 @@ impl SlackLink<'_> {
             self.schedule.record_progress(&fill.channel, Instant::now());
         }
         if messages.is_empty() {
+            if deferred.is_empty() {
+                self.schedule.succeeded();
+            }
             state.record_commit(None, &[], &fills);
         } else {
             self.fetched = Some(FetchedBatch { messages, fills });

@@ -85,7 +85,7 @@ impl SlackLink<'_> {
     /// A live message waits for older messages of its channel that are being fetched.
     fn take_ready(&mut self) -> Vec<(EnvelopeContent, PendingAck)> {
         let max_wait = self.max_reorder_wait();
-        if self.schedule.wait() > max_wait {
+        if self.schedule.wait(Instant::now()) > max_wait {
             return self.buffer.release(|_| false);
         }
         let state = self.slack.state();
