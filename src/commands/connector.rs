@@ -1,18 +1,17 @@
 //! `petasos connector …`: tenants, gateways, bindings and queues. Everything but `run` works on the database,
 //! with or without a running connector, which notices changes.
 
+mod maintenance;
 pub(crate) mod run;
+mod status;
 
 use std::process::ExitCode;
 use std::time::Duration;
 
 use petasos_cli::arguments::{ConnectorAction, GatewayAction, TenantAction};
 use petasos_cli::commands::Context;
-use petasos_cli::commands::links::rate_limit;
 use petasos_cli::failure::{Failure, WRITABLE_ADVICE};
-use petasos_cli::lock;
-use petasos_cli::print::{self, WARNING, now, outln, styled};
-use petasos_connector::ConnectorStatus;
+use petasos_cli::print::{self, now, outln};
 use petasos_core::Platform;
 use petasos_platforms::AdapterKind;
 use petasos_store::connector::GatewayCredentials;
@@ -22,7 +21,6 @@ use serde_json::{Value, json};
 /// The old secret stays valid this long after a rotation.
 const SECRET_OVERLAP: Duration = Duration::from_secs(24 * 3600);
 const LINK_CODE_LIFETIME: Duration = Duration::from_secs(600);
-const MAX_DEAD_LETTERS: usize = 20;
 
 pub(crate) fn connector(context: &Context, action: ConnectorAction) -> Result<ExitCode, Failure> {
     let response = match action {
@@ -65,7 +63,12 @@ pub(crate) fn connector(context: &Context, action: ConnectorAction) -> Result<Ex
                 with_transaction(context, |tx| tx.add_link_code(&instance, now().after(LINK_CODE_LIFETIME)))?;
             json!({ "code": code, "expiresIn": LINK_CODE_LIFETIME.as_secs() })
         }
-        ConnectorAction::Status => return status(context),
+        ConnectorAction::Status => return status::status(context),
+        ConnectorAction::Backup { out } => return maintenance::backup(context, &out),
+        ConnectorAction::Repair { accept_lost_denials } if accept_lost_denials => {
+            return maintenance::accept_lost_denials(context);
+        }
+        ConnectorAction::Repair { .. } => return maintenance::repair(context),
     };
     print_response(context, &response)
 }
@@ -78,6 +81,10 @@ fn tenant(context: &Context, action: TenantAction) -> Result<Value, Failure> {
         }
         TenantAction::List => {
             Ok(json!({ "tenants": query_database(context, |reader| reader.tenants())?.unwrap_or_default() }))
+        }
+        TenantAction::Assign { tenant, instance } => {
+            with_transaction(context, |tx| tx.assign_recovered_instance(&tenant, &instance, now()))?;
+            Ok(json!({ "tenant": tenant, "instance": instance }))
         }
     }
 }
@@ -121,61 +128,6 @@ fn credentials(gateway: &GatewayCredentials) -> Value {
         "instance": gateway.instance,
         "tenant": gateway.tenant,
     })
-}
-
-fn status(context: &Context) -> Result<ExitCode, Failure> {
-    let found = query_database(context, |reader| {
-        Ok((reader.depths()?, reader.dead_letters(MAX_DEAD_LETTERS)?, reader.penalties()?))
-    })?;
-    let (depths, dead, mut limits) = found.unwrap_or_default();
-    limits.retain(|penalty| penalty.until > now());
-    let running = lock::is_held(&context.home.connector_lock());
-    let live = ConnectorStatus::read(context.home.path()).filter(|_| running).map(|status| status.0);
-    let mode = |id: &str| {
-        let of = live.as_ref()?.get("instances")?.as_array()?.iter().find(|it| it["id"] == *id)?;
-        of["mode"].as_str().map(str::to_owned)
-    };
-    let instances = depths.iter().map(|depth| {
-        let otherwise = if depth.idle { "idle" } else { "gone" };
-        json!({
-            "id": depth.instance, "tenant": depth.tenant, "entries": depth.entries, "bytes": depth.bytes,
-            "dead": depth.dead, "mode": mode(&depth.instance).unwrap_or_else(|| otherwise.to_owned()),
-        })
-    });
-    let letters = dead.iter().map(|letter| {
-        json!({
-            "id": letter.id, "instance": letter.instance, "platform": letter.platform, "why": letter.why,
-            "at": letter.at,
-        })
-    });
-    let response = json!({
-        "running": running,
-        "listen": live.as_ref().map(|live| live["listen"].clone()),
-        "links": live.as_ref().map(|live| live["links"].clone()),
-        "rate_limits": limits,
-        "store_trouble": live.as_ref().map(|live| live["store_trouble"].clone()),
-        "store_recoveries": live.as_ref().map(|live| live["store_recoveries"].clone()),
-        "instances": instances.collect::<Vec<_>>(),
-        "dead": letters.collect::<Vec<_>>(),
-    });
-    if context.json {
-        return print_response(context, &response);
-    }
-    outln!("{}", if running { "The connector is running" } else { "No connector is running on this home" });
-    if let Some(problem) = response["store_trouble"].as_str() {
-        outln!("Database: {problem}");
-    }
-    for penalty in &limits {
-        outln!("{}", styled(WARNING, &rate_limit(penalty, now())));
-    }
-    let rows: Vec<_> = response["instances"].as_array().into_iter().flatten().map(row).collect();
-    print::table(&["INSTANCE", "TENANT", "MODE", "WAITING", "DEAD"], &rows);
-    Ok(ExitCode::SUCCESS)
-}
-
-fn row(instance: &Value) -> Vec<String> {
-    let text = |name: &str| instance[name].as_str().map_or_else(|| instance[name].to_string(), str::to_owned);
-    ["id", "tenant", "mode", "entries", "dead"].map(text).to_vec()
 }
 
 fn print_response(context: &Context, response: &Value) -> Result<ExitCode, Failure> {

@@ -198,7 +198,7 @@ fn start_successor(context: &Context) -> Result<ExitCode, Failure> {
 }
 
 /// The path of this program; after an upgrade, the file that has its name now.
-fn program_path() -> std::io::Result<PathBuf> {
+pub(super) fn program_path() -> std::io::Result<PathBuf> {
     let path = std::env::current_exe()?;
     let renamed = path.to_str().and_then(|path| path.strip_suffix(" (deleted)")).map(PathBuf::from);
     Ok(renamed.filter(|_| !path.exists()).unwrap_or(path))

@@ -2,6 +2,7 @@
 #![allow(dead_code, clippy::expect_used, reason = "each test file uses the part it needs")]
 
 pub mod api;
+pub mod damage;
 pub mod foreign_client;
 pub mod http;
 

@@ -137,7 +137,10 @@ pub const WRITABLE_ADVICE: &str =
 
 fn recovery_advice(path: &Path) -> String {
     if path.file_name().is_some_and(|name| name == petasos_store::connector::DATABASE) {
-        return format!("check the disk, stop the connector and restore {} from a backup", path.display());
+        return format!(
+            "petasos connector run salvages the readable rows of {} at its start; petasos connector repair does so by hand",
+            path.display()
+        );
     }
     format!(
         "petasos doctor --repair salvages the readable rows of {}; petasos restore replaces it with a backup",
@@ -147,5 +150,6 @@ fn recovery_advice(path: &Path) -> String {
 
 /// The marker file that records that a database existed.
 fn marker_beside(database: &Path) -> std::path::PathBuf {
-    database.with_file_name(".petasos-db")
+    let connector = database.file_name().is_some_and(|name| name == petasos_store::connector::DATABASE);
+    database.with_file_name(if connector { ".connector-db" } else { ".petasos-db" })
 }

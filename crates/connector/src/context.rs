@@ -5,9 +5,10 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use petasos_core::Platform;
 use petasos_core::access::Access;
 use petasos_core::session::KeyOptions;
+use petasos_core::{Millis, Platform};
+use petasos_gateway::clock;
 use petasos_gateway::shell::{Db, ShutdownHandle};
 use petasos_platforms::Adapter;
 use petasos_relay::session::SessionPolicy;
@@ -18,7 +19,7 @@ use crate::http::provisioning::ProvisioningLimiter;
 use crate::instances::queue::Queue;
 use crate::instances::task::Instances;
 use crate::instances::wake::WakeClient;
-use crate::outbound::requests::RequestTable;
+use crate::outbound::requests::{ANSWER_RETENTION, RequestTable};
 
 #[derive(Debug)]
 pub(crate) struct ConnectorContext {
@@ -32,6 +33,8 @@ pub(crate) struct ConnectorContext {
     pub(crate) wake_client: WakeClient,
     pub(crate) instances: Instances,
     pub(crate) requests: RequestTable,
+    /// Time before which requests may have been performed without a row, after a salvage or a restore.
+    pub(crate) requests_unknown_before: Option<Millis>,
     /// Limits open sockets.
     pub(crate) socket_slots: Arc<Semaphore>,
     /// Limits sockets that only receive a refusal.
@@ -48,6 +51,14 @@ pub(crate) struct ConnectorContext {
     pub(crate) url: String,
     pub(crate) home: PathBuf,
     pub(crate) shutdown: ShutdownHandle,
+}
+
+impl ConnectorContext {
+    /// How far back every performed request is known. A gateway repeats an older one with the mark of a possible duplicate.
+    pub(crate) fn request_memory(&self) -> Duration {
+        let known = self.requests_unknown_before.map_or(ANSWER_RETENTION, |at| clock::now().since(at));
+        known.min(ANSWER_RETENTION)
+    }
 }
 
 /// The platforms, in the order of the configuration.

@@ -9,6 +9,7 @@
 
 mod config;
 mod context;
+mod database;
 mod http;
 mod inbound;
 mod instances;
@@ -21,4 +22,4 @@ mod start;
 
 pub use config::{Config, DATABASE};
 pub use process::status::{ConnectorStatus, STATE_FILE};
-pub use start::{RunningConnector, StartError, start};
+pub use start::{RunningConnector, StartError, StopCause, start};

@@ -4,17 +4,17 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use petasos_gateway::Commit;
-use petasos_gateway::shell::{self as gateway, LinkHandle, ShutdownHandle, Writer};
+use petasos_gateway::shell::{self as gateway, Db, LinkHandle, ShutdownHandle, Writer};
 use petasos_gateway::{Error, Lifetime, clock, network};
 use petasos_platforms::body_budget;
 use petasos_platforms::listener::{BindError, Listener};
-use petasos_store::{OpenError, Store};
+use petasos_store::OpenError;
 use tokio::sync::Semaphore;
 use tokio::task::JoinHandle;
 
 use crate::config::{Config, DATABASE};
 use crate::context::{Adapters, ConnectorContext};
+use crate::database::{self, OpenedDatabase};
 use crate::http::provisioning::ProvisioningLimiter;
 use crate::http::routes;
 use crate::inbound::sink::ConnectorSink;
@@ -42,6 +42,15 @@ pub enum StartError {
     Connector(#[from] Error),
 }
 
+/// Why a connector stopped.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum StopCause {
+    Requested,
+    TaskFailed,
+    /// The next start salvages the database.
+    DatabaseDamaged,
+}
+
 /// Dropping it without `wait` is equivalent to a crash.
 #[derive(Debug)]
 pub struct RunningConnector {
@@ -63,15 +72,10 @@ pub async fn start(config: Config) -> Result<RunningConnector, StartError> {
 
 /// Starts everything except the listener.
 async fn assemble(config: Config, address: SocketAddr) -> Result<RunningConnector, StartError> {
-    let path = config.home.join(DATABASE);
-    let opened = petasos_runtime::blocking(move || Store::open_connector(path)).await;
-    let store = opened.map_err(|_panicked| Error::Io("opening the database panicked".into()))??;
     let shutdown = ShutdownHandle::default();
-    let (db, writer) = gateway::open(store, shutdown.clone())?;
-    if let Some(single) = config.single_instance.clone() {
-        let now = clock::now();
-        db.write(Commit::Connector, move |tx| tx.ensure_single_instance(&single, now)).await?;
-    }
+    let path = config.home.join(DATABASE);
+    let opened = database::open(&path, config.single_instance.as_deref(), &shutdown).await?;
+    let OpenedDatabase { db, writer, stored } = opened;
     let wake_client = WakeClient::new(config.wake_hosts);
     #[cfg(feature = "simulation")]
     let wake_client = wake_client.with_simulated(config.wake);
@@ -86,6 +90,7 @@ async fn assemble(config: Config, address: SocketAddr) -> Result<RunningConnecto
         wake_client,
         instances: Instances::default(),
         requests: RequestTable::default(),
+        requests_unknown_before: stored.requests_unknown_before,
         socket_slots: Arc::new(Semaphore::new(socket_limit::apply(config.max_sockets))),
         refusal_slots: Arc::new(Semaphore::new(MAX_REFUSALS)),
         file_slots: Arc::new(Semaphore::new(MAX_TRANSFERS)),
@@ -98,10 +103,13 @@ async fn assemble(config: Config, address: SocketAddr) -> Result<RunningConnecto
         home: config.home,
         shutdown: shutdown.clone(),
     });
-    restore_rate_limits(&connector).await?;
+    for adapter in connector.adapters.iter() {
+        let own = stored.penalties.iter().filter(|penalty| penalty.platform == adapter.platform());
+        adapter.limits().restore(clock::now, own.cloned());
+    }
     // Wakes instances with a backlog.
-    for instance in connector.db.read(|reader| reader.instances_with_work()).await? {
-        connector.instances.mailbox(&connector, &instance);
+    for instance in &stored.instances_with_work {
+        connector.instances.mailbox(&connector, instance);
     }
     let lifetime = Lifetime { bot_locks: config.sole, ..Lifetime::default() };
     let (links, mut tasks) = start_links(&connector, &lifetime);
@@ -128,16 +136,6 @@ pub(crate) async fn start_without_listener(
 ) -> Result<(crate::simulation::Door, RunningConnector), StartError> {
     let running = assemble(config, SocketAddr::from(([127, 0, 0, 1], 9))).await?;
     Ok((crate::simulation::Door::new(running.connector.clone()), running))
-}
-
-/// Restores rate limits imposed on earlier processes.
-async fn restore_rate_limits(connector: &ConnectorContext) -> Result<(), Error> {
-    let penalties = connector.db.write(Commit::RateLimit, |tx| tx.penalties_in_force(clock::now())).await?;
-    for adapter in connector.adapters.iter() {
-        let own = penalties.iter().filter(|penalty| penalty.platform == adapter.platform());
-        adapter.limits().restore(clock::now, own.cloned());
-    }
-    Ok(())
 }
 
 fn start_links(
@@ -174,15 +172,15 @@ impl RunningConnector {
         &self.links
     }
 
-    /// Waits for `stop` or a failed task, then shuts down. `true`: `stop` resolved.
-    pub async fn wait(self, stop: impl Future<Output = ()>) -> bool {
+    /// Waits for `stop`, a failed task, or damage that a restart salvages, then shuts down.
+    pub async fn wait(self, stop: impl Future<Output = ()>) -> StopCause {
         let Self { connector, writer, tasks, .. } = self;
-        petasos_runtime::select! {
-            () = stop => {}
-            () = connector.shutdown.stopped() => {}
-        }
+        let cause = petasos_runtime::select! {
+            () = stop => StopCause::Requested,
+            () = connector.shutdown.stopped() => StopCause::TaskFailed,
+            () = salvage_due(&connector.db) => StopCause::DatabaseDamaged,
+        };
         connector.shutdown.stop();
-        let asked = !connector.shutdown.failed();
         if tokio::time::timeout(SHUTDOWN_TIMEOUT, futures_util::future::join_all(tasks)).await.is_err() {
             tracing::warn!("a task did not stop in time");
         }
@@ -190,6 +188,14 @@ impl RunningConnector {
         drop(connector);
         // Tasks that still hold the database keep its thread alive; the file is complete either way.
         let _ = tokio::time::timeout(Duration::from_secs(1), writer.closed()).await;
-        asked
+        cause
+    }
+}
+
+/// Resolves when the database is damaged and a restart should salvage it.
+async fn salvage_due(db: &Db) {
+    let detail = db.damaged().await;
+    while let Some(pause) = gateway::pause_before_salvage(db, &detail).await {
+        tokio::time::sleep(pause).await;
     }
 }

@@ -43,6 +43,22 @@ pub enum Error {
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
 impl Error {
+    /// Whether a salvage is necessary.
+    pub const fn is_damage(&self) -> bool {
+        match self {
+            Self::Corrupt(_) | Self::NotDatabase | Self::Unreadable(_) => true,
+            Self::Full
+            | Self::ReadOnly
+            | Self::Io(_)
+            | Self::Detached(_)
+            | Self::Busy
+            | Self::Conflict(_)
+            | Self::Missing(_)
+            | Self::Broken
+            | Self::Sql(_) => false,
+        }
+    }
+
     /// Classifies the error: retry later, refused, or fatal until an operator acts.
     pub fn fault(&self) -> Fault {
         match self {

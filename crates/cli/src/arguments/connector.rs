@@ -1,5 +1,7 @@
 //! Arguments of `enroll` and `connector`.
 
+use std::path::PathBuf;
+
 use clap::{Args, Subcommand};
 
 #[derive(Debug, Args)]
@@ -84,6 +86,18 @@ pub enum ConnectorAction {
     },
     /// Show instances, their queues and dead letters
     Status,
+    /// Write a checked copy of the connector's database; the connector may run
+    Backup {
+        /// File to create; it contains the secrets of all gateways
+        #[arg(long, value_name = "FILE")]
+        out: PathBuf,
+    },
+    /// Check the connector's database; move a damaged one aside and salvage its rows (stop the connector first)
+    Repair {
+        /// Admit people without a rule again after a salvage that lost rules which deny people
+        #[arg(long)]
+        accept_lost_denials: bool,
+    },
 }
 
 #[derive(Debug, Subcommand)]
@@ -92,6 +106,12 @@ pub enum TenantAction {
     Add { id: String },
     /// List tenants
     List,
+    /// Return an agent to its tenant after a salvage that lost it; its gateways then connect again
+    Assign {
+        tenant: String,
+        /// Instance of the agent
+        instance: String,
+    },
 }
 
 #[derive(Debug, Subcommand)]

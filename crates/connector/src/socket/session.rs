@@ -98,7 +98,8 @@ impl SocketSession {
         };
         let served = adapter.platform().as_str().to_owned();
         // The descriptor precedes any delivery.
-        self.wire.send_frame(&FromConnector::descriptor(&descriptor::describe(&adapter)));
+        let descriptor = descriptor::describe(&adapter, self.connector.request_memory());
+        self.wire.send_frame(&FromConnector::descriptor(&descriptor));
         let known = self.identities.iter().any(|it| it.platform == platform && it.bot_id == bot_id);
         if !known && self.identities.len() < MOST_IDENTITIES {
             self.identities.push(SocketIdentity { platform, bot_id, adapter });

@@ -37,11 +37,16 @@ impl Reads {
         Ok(read.query_row([platform.as_str(), user], |row| row.get(0)).optional()?)
     }
 
-    /// Explicit permission of a user; `None`: the policy applies.
+    /// Explicit permission of a user; `None`: the policy applies. While denials may be lost, it does not.
     pub fn principal(&self, instance: &str, platform: Platform, user: &str) -> Result<Option<bool>> {
         let mut read = self
             .sql("SELECT allowed FROM principals WHERE instance = ?1 AND platform = ?2 AND user_id = ?3")?;
-        Ok(read.query_row([instance, platform.as_str(), user], |row| row.get(0)).optional()?)
+        let stored: Option<bool> =
+            read.query_row([instance, platform.as_str(), user], |row| row.get(0)).optional()?;
+        if stored.is_none() && self.are_denials_lost()? {
+            return Ok(Some(false));
+        }
+        Ok(stored)
     }
 
     pub fn instance_of_scope(&self, platform: Platform, scope: &str) -> Result<Option<String>> {

@@ -52,7 +52,7 @@ pub struct Holdings {
 }
 
 /// Tenant of instances that are not claimed yet.
-const UNCLAIMED_TENANT: &str = "default";
+pub(crate) const UNCLAIMED_TENANT: &str = "default";
 
 const SELECT_GATEWAY: &str = "SELECT g.id, g.instance, i.tenant, g.secret,
         CASE WHEN g.former_until > ?2 THEN g.former END, g.delivery_key

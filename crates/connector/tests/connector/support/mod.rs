@@ -4,7 +4,7 @@ use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::time::Duration;
 
-use petasos_connector::{Config, DATABASE};
+use petasos_connector::{Config, DATABASE, StopCause};
 use petasos_core::access::Access;
 use petasos_core::{Millis, Platform};
 use petasos_fakes::hooks::{WebhookDelivery, WebhookResponse};
@@ -51,7 +51,7 @@ struct Running {
     runtime: Runtime,
     address: SocketAddr,
     stop: oneshot::Sender<()>,
-    ended: JoinHandle<bool>,
+    ended: JoinHandle<StopCause>,
 }
 
 impl Bench {
@@ -100,7 +100,7 @@ impl Bench {
     pub fn stop(&mut self) {
         let Running { runtime, stop, ended, .. } = self.running.take().expect("running");
         stop.send(()).expect("it waits for that");
-        assert!(runtime.block_on(ended).expect("no panic"), "it stopped because it was asked to");
+        assert_eq!(runtime.block_on(ended).expect("no panic"), StopCause::Requested);
         runtime.shutdown_timeout(SOON);
     }
 

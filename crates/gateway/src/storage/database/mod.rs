@@ -13,6 +13,7 @@ mod check;
 mod checkpoints;
 mod damage;
 
+use std::path::Path;
 use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 use std::time::Duration;
@@ -84,7 +85,7 @@ pub fn start(store: Store, shutdown: ShutdownHandle) -> Result<(Db, Writer), Err
     petasos_agent::protected_files::protect_database(place.path());
     let (requests, waiting) = mpsc::channel(QUEUE_CAPACITY);
     let (report, health) = watch::channel(None);
-    let damage = Damage::new(store.is_salvageable());
+    let damage = Damage::default();
     let found = damage.clone();
     let (status_sender, file_status) = watch::channel(FileStatus::default());
     let checkpoints = CheckpointControl::new(requests.downgrade(), status_sender, shutdown.clone());
@@ -194,8 +195,12 @@ impl Db {
     }
 
     /// Resolves when the database is found damaged.
-    pub(crate) async fn damaged(&self) -> String {
+    pub async fn damaged(&self) -> String {
         self.damage.wait().await
+    }
+
+    pub(crate) fn path(&self) -> &Path {
+        self.readers.place.path()
     }
 
     pub fn file_status(&self) -> watch::Receiver<FileStatus> {
