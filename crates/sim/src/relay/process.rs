@@ -19,8 +19,8 @@ use super::wire::Dialler;
 use super::{INSTANCE, Stage};
 use crate::figures::START;
 use crate::gateway::adapter::Simulated;
-use crate::gateway::disk;
 use crate::gateway::state::{Event, Outside, State};
+use crate::home::Moment;
 use crate::outside::Class;
 use crate::promise::Promise;
 
@@ -69,7 +69,7 @@ impl Outside {
         relay.life += 1;
         relay.heard = None;
         relay.stage = Stage::Starting;
-        disk::put_back(&mut relay.files, &relay.home);
+        relay.home.start();
         let process = relay.process();
         let ahead = relay.ahead;
         state.note("the connector starts");
@@ -114,7 +114,7 @@ impl Outside {
     fn connector_config(&self) -> Config {
         let mut state = self.lock();
         let terms = state.plan.session;
-        let home = state.relay().home.clone();
+        let home = state.relay().home.path().to_owned();
         drop(state);
         Config {
             adapters: vec![Adapter::Simulated(Arc::new(Simulated::new(self.clone(), Class::Relayed)))],
@@ -153,17 +153,17 @@ impl Outside {
 }
 
 impl State {
-    /// `kill -9` of the connector.
-    pub(crate) fn crash_connector(&mut self) {
-        self.figures.crashes += 1;
-        self.note("the connector dies");
+    /// `kill -9` of the connector, or a power cut.
+    pub(crate) fn crash_connector(&mut self, moment: Moment) {
+        let crash = self.next_crash();
+        self.note(&format!("the connector dies: {crash:?}"));
         let process = self.relay().process();
         self.simulation.kill(process);
-        self.close_wires_of(process);
+        self.close_wires_of(process, crash);
         let relay = self.relay();
         let stage = std::mem::replace(&mut relay.stage, Stage::Down);
         relay.left_behind.push(stage);
-        relay.files = disk::freeze(&relay.home, relay.life);
+        relay.home.crash(crash, moment);
         self.soon(Event::StartConnector, 200, 20_000);
     }
 }

@@ -15,6 +15,7 @@ use tokio::sync::{Notify, oneshot};
 use tokio::time::sleep;
 
 use crate::gateway::state::{Outside, State};
+use crate::home::Crash;
 use crate::outside::Class;
 use crate::promise::Promise;
 
@@ -197,7 +198,7 @@ impl State {
     }
 
     /// The operating system closes the connections of a dead process, unless the machine died as well.
-    pub(crate) fn close_wires_of(&mut self, process: Process) {
+    pub(crate) fn close_wires_of(&mut self, process: Process, crash: Crash) {
         let Some(relay) = &self.relay else { return };
         let numbers: Vec<_> = relay.wires.keys().copied().collect();
         for number in numbers {
@@ -207,7 +208,7 @@ impl State {
                     continue;
                 }
                 half.open = false;
-                if self.luck.chance(200) {
+                if self.luck.chance(200) || crash.is_power_cut() {
                     self.cut(number);
                 } else {
                     self.send(number, side, Piece::Over(Over::Reset));

@@ -222,6 +222,11 @@ impl Store {
         steps
     }
 
+    /// Commits are durable only after the next checkpoint. For tests of tests.
+    pub fn skip_commit_syncs(&self) -> Result<()> {
+        Ok(self.db.0.execute_batch("PRAGMA synchronous = NORMAL")?)
+    }
+
     /// Limits the file size; writes beyond it fail with [`Error::Full`].
     pub fn limit_pages(&self, pages: u32) -> Result<()> {
         Ok(self.db.0.query_row(&format!("PRAGMA max_page_count = {pages}"), [], |_| Ok(()))?)

@@ -27,6 +27,7 @@ use self::damage::Damage;
 use crate::Error;
 use crate::lifecycle::shutdown::ShutdownHandle;
 use crate::runtime::commit::{Commit, Side, about_to_commit, has_committed, may_die_at};
+use crate::runtime::fault_injection::{PlantedBug, planted};
 
 const QUEUE_CAPACITY: usize = 1024;
 /// How long a read waits for a database that is being recovered.
@@ -79,6 +80,9 @@ impl Writer {
 }
 
 pub fn start(store: Store, shutdown: ShutdownHandle) -> Result<(Db, Writer), Error> {
+    if planted(PlantedBug::UnsyncedCommits) {
+        store.skip_commit_syncs().map_err(Error::Store)?;
+    }
     let place = store.location();
     let unchecked = store.is_unchecked();
     petasos_agent::protected_files::protect_database(place.path());

@@ -12,6 +12,8 @@ use std::io::{self, Write};
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
+use crate::runtime::fault_injection::{PlantedBug, planted};
+
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Durable {
     /// File and directory entry are on disk when the write returns.
@@ -39,6 +41,7 @@ pub(in crate::storage::home) fn replace_or_leave(
 }
 
 fn rename(target: &Path, bytes: &[u8], durable: Durable) -> io::Result<()> {
+    let durable = if planted(PlantedBug::UnsyncedFiles) { Durable::Loose } else { durable };
     let temporary = TemporaryFile::beside(target)?;
     let mut file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&temporary.0)?;
     file.write_all(bytes)?;
