@@ -376,8 +376,8 @@ fn power_cut_at_every_commit_keeps_acknowledged_messages() {
         let each = |case: KillCase| cuts.map(|cut| KillCase { cut: Some(cut), ..case });
         return run_all(all.into_iter().flat_map(each).collect());
     }
-    let answered = |case: &KillCase| matches!(case.scenario, Scenario::Exchange(_));
-    let all = kill_cases(swept_scenarios).into_iter().filter(answered);
+    let chosen = |case: &KillCase| matches!(case.scenario, Scenario::Exchange(_) | Scenario::Archive);
+    let all = kill_cases(swept_scenarios).into_iter().filter(chosen);
     // Each commit with another survival rule, all of them with every form.
     run_all(all.enumerate().map(|(at, case)| KillCase { cut: Some(cuts[at % 3]), ..case }).collect());
 }

@@ -131,8 +131,9 @@ impl Bug {
             | Self::CursorBeforeQueue
             | Self::AcksBeforeCommit
             | Self::IgnoresRefusals
-            | Self::UnsyncedCommits
-            | Self::UnsyncedDownloads => &[Promise::G1],
+            | Self::UnsyncedCommits => &[Promise::G1],
+            // The file has other content, or cannot be found.
+            Self::UnsyncedDownloads => &[Promise::G1, Promise::G2],
             Self::ForgetsMerged
             | Self::StaysConnected
             | Self::ForgetsSuspects

@@ -214,11 +214,9 @@ impl Downloader {
             let part = part.to_owned();
             let path = path.clone();
             let within = within.clone();
-            let all = all.clone();
             disk(move || {
                 std::fs::rename(part, path)?;
-                std::fs::File::open(within)?.sync_all()?;
-                std::fs::File::open(all)?.sync_all()
+                sync_folders(&within)
             })
             .await
         };
@@ -332,6 +330,12 @@ async fn create_private_folder(path: &Path) -> io::Result<()> {
         std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o700))
     })
     .await
+}
+
+/// Syncs the folder of a session and those above it up to the home: any of them may be new.
+fn sync_folders(folder: &Path) -> io::Result<()> {
+    let levels = 2 + FOLDER_DEPTH as usize;
+    folder.ancestors().take(levels).try_for_each(|folder| std::fs::File::open(folder)?.sync_all())
 }
 
 /// Blocking work on the disk.
