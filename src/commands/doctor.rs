@@ -5,6 +5,7 @@ mod leftovers;
 mod local;
 mod remote;
 mod repair;
+mod sandbox;
 mod servers;
 
 pub(crate) use compact::compact;
@@ -103,6 +104,7 @@ async fn run_checks(context: &Context, online: bool) -> Vec<Finding> {
     findings.extend(leftovers::drain(home));
     findings.extend(leftovers::stale_markers(home));
     if let Ok(wired) = &wired {
+        findings.extend(wired.gateway.settings.terminal.as_ref().map(sandbox::sandbox));
         findings.extend(local::archiving(home, &wired.gateway.settings.retention));
         if let (Some(listen), None) = (&wired.listen, &holder) {
             findings.push(local::port(listen));

@@ -4,7 +4,7 @@ use crate::support::{ProgramFixture, SOON, expect_failure, expect_json, expect_s
 use petasos_fakes::model::{Answer, ChatRequest};
 use serde_json::{Value, json};
 
-const CONFIG: &str = "terminal: {enabled: true, login_shell: false}\n";
+const CONFIG: &str = "terminal: {enabled: true, sandbox: 'off', login_shell: false}\n";
 
 /// Calls the terminal for `run: <command>`, and echoes everything else.
 fn scripted_answer(request: &ChatRequest) -> Answer {

@@ -11,7 +11,7 @@ use petasos_fakes::model::{Answer, ChatRequest, Point};
 use serde_json::{Value, json};
 
 // Approvals are off: commands write into the home on purpose.
-const CONFIG: &str = "approvals:\n  mode: 'off'\nterminal:\n  enabled: true\n  login_shell: false\n  daemon_term_grace_seconds: 0.3\n\
+const CONFIG: &str = "approvals:\n  mode: 'off'\nterminal:\n  enabled: true\n  sandbox: 'off'\n  login_shell: false\n  daemon_term_grace_seconds: 0.3\n\
                       display:\n  busy_input_mode: queue\n  busy_ack_enabled: false\n";
 
 fn fixture() -> ProgramFixture {

@@ -10,7 +10,7 @@ use petasos_fakes::Gate;
 use petasos_fakes::model::{Answer, Point};
 use serde_json::{Value, json};
 
-const TERMINAL: &str = "terminal: {enabled: true, login_shell: false}\n";
+const TERMINAL: &str = "terminal: {enabled: true, sandbox: 'off', login_shell: false}\n";
 
 /// The event names of a stream, without repetitions, and its text.
 fn summarise(frames: &[SseFrame]) -> (Vec<String>, String) {

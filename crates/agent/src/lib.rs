@@ -28,8 +28,8 @@ pub use model::simulated;
 pub use model::{ChainDescription, ModelChain};
 pub use petasos_core::{Provider, Secret};
 pub use terminal::{
-    ApproveAll, BackgroundProcess, CommandApprover, CommandDecision, ExitReason, GroupLeader, Ledger,
-    LedgerWrite, NotifyMode, ProcessEvent, ProcessExit, ProcessIdentity, RecordedProcess, Terminal,
+    ApproveAll, BackgroundProcess, CommandApprover, CommandDecision, CommandRequest, ExitReason, GroupLeader,
+    Ledger, LedgerWrite, NotifyMode, ProcessEvent, ProcessExit, ProcessIdentity, RecordedProcess, Terminal,
     TerminalConfig, WatchLimits, contains_private_key, public_environment, redact, secret_ranges,
 };
 pub use tools::output as tool_output;

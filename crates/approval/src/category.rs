@@ -73,6 +73,7 @@ catalogue! {
         SystemChange = "system_change", "Changes accounts, scheduled jobs, the firewall or the kernel.";
         RemoteShell = "remote_shell", "Connects a shell or a raw stream to another machine.";
         HiddenText = "hidden_text", "Contains characters that hide what it does from the reader.";
+        Outside = "outside_sandbox", "Runs outside of the sandbox, with all the rights of the gateway.";
         Obscured = "obscured", "What it runs only becomes known while it runs.";
         Unreadable = "unreadable", "It could not be understood.";
     }
@@ -82,6 +83,6 @@ impl Category {
     /// Whether an approval can be stored. Not for categories that could hide any command.
     #[must_use]
     pub fn can_be_remembered(self) -> bool {
-        !matches!(self, Self::HiddenText | Self::Obscured | Self::Unreadable)
+        !matches!(self, Self::HiddenText | Self::Obscured | Self::Unreadable | Self::Outside)
     }
 }

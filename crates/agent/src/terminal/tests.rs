@@ -68,12 +68,10 @@ struct BlockAll;
 impl CommandApprover for BlockAll {
     fn decide<'a>(
         &'a self,
-        command: &'a str,
-        _cwd: &'a Path,
-        _writable: bool,
+        request: CommandRequest<'a>,
         ctx: &'a SessionCtx,
     ) -> Pin<Box<dyn Future<Output = CommandDecision> + Send + 'a>> {
-        let reason = format!("BLOCKED: {command} for {}", ctx.key);
+        let reason = format!("BLOCKED: {} for {}", request.command, ctx.key);
         Box::pin(async { CommandDecision::Blocked { reason } })
     }
 }

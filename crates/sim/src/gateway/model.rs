@@ -9,9 +9,10 @@ use std::time::Duration;
 use petasos_agent::compaction::ContextWindow;
 use petasos_agent::simulated;
 use petasos_agent::{
-    Chunk, CommandApprover, CommandDecision, FinishReason, ModelFailure, ModelFailureClass, ModelRequest,
-    ModelResponse, SessionCtx, ToolResult, ToolSpec,
+    Chunk, CommandApprover, CommandDecision, CommandRequest, FinishReason, ModelFailure, ModelFailureClass,
+    ModelRequest, ModelResponse, SessionCtx, ToolResult, ToolSpec,
 };
+use petasos_approval::Confinement;
 use petasos_core::transcript::{Message, Role, ToolCall, UsageRecord};
 use serde_json::json;
 use tokio::time::sleep;
@@ -226,9 +227,13 @@ impl simulated::SimulatedTools for Tools {
     ) -> Pin<Box<dyn Future<Output = ToolResult> + Send + 'a>> {
         Box::pin(async move {
             if call.name == SHELL {
-                if let CommandDecision::Blocked { reason } =
-                    approver.decide(COMMAND, Path::new(FOLDER), false, ctx).await
-                {
+                let request = CommandRequest {
+                    command: COMMAND,
+                    cwd: Path::new(FOLDER),
+                    has_stdin: false,
+                    confinement: Confinement::Off,
+                };
+                if let CommandDecision::Blocked { reason } = approver.decide(request, ctx).await {
                     self.0.lock().figures.denials += 1;
                     let content = json!({ "error": reason }).to_string();
                     return ToolResult { content, failed: true, unknown: false };

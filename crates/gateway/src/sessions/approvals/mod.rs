@@ -14,8 +14,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use petasos_agent::{
-    CommandApprover, CommandDecision, ModelChain, ModelRequest, Question, SessionCtx, contains_private_key,
-    secret_ranges,
+    CommandApprover, CommandDecision, CommandRequest, ModelChain, ModelRequest, Question, SessionCtx,
+    contains_private_key, secret_ranges,
 };
 use petasos_approval::{
     ApprovalOutcome, Category, Choice, Context, Decision, MAX_DISPLAY_CHARS, Policy, RefuseReason,
@@ -78,13 +78,8 @@ impl Approvals {
         self.yolo.lock().unwrap_or_else(PoisonError::into_inner).contains(session)
     }
 
-    async fn decide_command(
-        &self,
-        command: &str,
-        cwd: &Path,
-        has_stdin: bool,
-        ctx: &SessionCtx,
-    ) -> CommandDecision {
+    async fn decide_command(&self, request: CommandRequest<'_>, ctx: &SessionCtx) -> CommandDecision {
+        let CommandRequest { command, cwd, has_stdin, confinement } = request;
         let session = ctx.session.clone();
         let remembered = match self.db.read(move |reader| reader.approved(&session)).await {
             Ok(remembered) => remembered,
@@ -106,7 +101,7 @@ impl Approvals {
         let decided = petasos_runtime::blocking(move || {
             let policy = Policy {
                 mode: settings.mode,
-                isolated: false,
+                confinement,
                 yolo,
                 audience,
                 deny: &settings.deny,
@@ -129,8 +124,11 @@ impl Approvals {
             return blocked(reason);
         }
         let review = match self.settings.mode {
-            ReviewMode::Smart => self.review(shown, &categories, ctx).await,
-            ReviewMode::Manual | ReviewMode::Off => Review::Unsure,
+            // A model must not let a command out of the sandbox.
+            ReviewMode::Smart if !categories.contains(&Category::Outside) => {
+                self.review(shown, &categories, ctx).await
+            }
+            ReviewMode::Smart | ReviewMode::Manual | ReviewMode::Off => Review::Unsure,
         };
         if review == Review::Approve {
             return CommandDecision::Run {
@@ -189,12 +187,10 @@ impl Approvals {
 impl CommandApprover for Approvals {
     fn decide<'a>(
         &'a self,
-        command: &'a str,
-        cwd: &'a Path,
-        has_stdin: bool,
+        request: CommandRequest<'a>,
         ctx: &'a SessionCtx,
     ) -> Pin<Box<dyn Future<Output = CommandDecision> + Send + 'a>> {
-        Box::pin(self.decide_command(command, cwd, has_stdin, ctx))
+        Box::pin(self.decide_command(request, ctx))
     }
 }
 
@@ -293,8 +289,7 @@ fn blocked(reason: String) -> CommandDecision {
 /// Why the command runs without asking; a note for the model.
 fn automatic_note(because: RunReason) -> Option<String> {
     let note = match because {
-        RunReason::Harmless => return None,
-        RunReason::Isolated => "Runs in a container of its own.",
+        RunReason::Harmless | RunReason::Sandboxed => return None,
         RunReason::Yolo => "Not asked about: questions are switched off in this session.",
         RunReason::ModeOff => "Not asked about: the owner has switched questions off.",
         RunReason::Allowed => "Not asked about: the owner's settings allow it.",
@@ -338,6 +333,8 @@ fn refusal_text(refusal: &RefuseReason) -> String {
 
 #[cfg(test)]
 mod tests {
+    use petasos_approval::Confinement;
+
     use super::*;
 
     #[test]
@@ -377,7 +374,7 @@ mod tests {
         let remembered = petasos_approval::RememberedApprovals::default();
         let policy = Policy {
             mode: ReviewMode::Off,
-            isolated: false,
+            confinement: Confinement::Off,
             yolo: true,
             audience: petasos_approval::Audience::Person,
             deny: &[],
