@@ -3,6 +3,7 @@
 //! `cargo bench --bench connector` prints a table; results and their conditions are in docs/performance.md. Every event is
 //! on disk before the platform gets its acknowledgement, and deleted after the gateway's acknowledgement.
 
+#![expect(clippy::disallowed_methods, reason = "a benchmark measures real time")]
 #![allow(clippy::expect_used, reason = "a benchmark that cannot go on stops")]
 
 use std::io::{BufRead, BufReader};
@@ -13,7 +14,7 @@ use std::sync::mpsc;
 use std::time::{Duration, Instant};
 
 use petasos_connector::DATABASE;
-use petasos_core::{Millis, Platform};
+use petasos_core::{GatewayId, InstanceId, Millis, Platform};
 use petasos_fakes::Retention;
 use petasos_fakes::model::{Answer, Model};
 use petasos_fakes::relay::Fleet;
@@ -175,12 +176,12 @@ impl ConnectorFixture {
         let mut store = Store::open_connector(home.path().join(DATABASE)).expect("a store");
         let platform = Platform::parse("telegram").expect("known");
         let secrets = store.write(|tx| {
-            tx.add_tenant("t", Millis(1))?;
+            tx.add_tenant(&"t".into(), Millis(1))?;
             let one = |at: usize| {
-                let instance = format!("i-{at}");
-                tx.ensure_instance(&instance, "t", Millis(1))?;
+                let instance = InstanceId(format!("i-{at}"));
+                tx.ensure_instance(&instance, &"t".into(), Millis(1))?;
                 tx.bind_author(platform, &author(at, gateways).to_string(), &instance)?;
-                let gateway = tx.add_gateway(&format!("gw-{at}"), &instance, Millis(1))?;
+                let gateway = tx.add_gateway(&GatewayId(format!("gw-{at}")), &instance, Millis(1))?;
                 Ok(gateway.secrets.into_iter().next().unwrap_or_default())
             };
             (0..gateways).map(one).collect::<petasos_store::Result<Vec<_>>>()

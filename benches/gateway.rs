@@ -7,6 +7,7 @@
 //! `cargo bench --bench gateway -- --compare OLD_BINARY [--rounds N] [WORKLOAD...]` alternates the program just built with
 //! `OLD_BINARY`, and prints the ratio new/old of every figure with its spread. Goals are not checked.
 
+#![expect(clippy::disallowed_methods, reason = "a benchmark measures real time")]
 #![allow(clippy::expect_used, reason = "a benchmark that cannot go on stops")]
 
 #[path = "gateway/api.rs"]

@@ -1,18 +1,22 @@
 //! Starts and stops a gateway together with its web listener and its control socket.
 
 use std::collections::BTreeMap;
+use std::fs::DirBuilder;
 use std::io;
 use std::net::SocketAddr;
+use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use petasos_cli::backup;
 use petasos_cli::failure::{Failure, WRITABLE_ADVICE};
 use petasos_cli::lock::Lock;
-use petasos_cli::socket;
+use petasos_cli::{logs, socket};
 use petasos_config::Home;
 use petasos_core::lifecycle::State;
+use petasos_core::{Redactor, Secret};
 use petasos_gateway::home::api_key;
+use petasos_gateway::home::permissions;
 use petasos_gateway::home::pid::{self, PidFile};
 use petasos_gateway::home::{Durable, process::ProcessRecord, state};
 use petasos_gateway::{ExitInfo, Handle, RunningGateway, StartError, clock};
@@ -68,17 +72,22 @@ pub(crate) fn record_start_failure(home: &Home, failure: &Failure) {
     }
 }
 
-pub(crate) async fn start(home: &Home, wired: Wired, mut lock: Lock) -> Result<RunningPetasos, Failure> {
+pub(crate) async fn start(home: &Home, mut wired: Wired, mut lock: Lock) -> Result<RunningPetasos, Failure> {
     // First the steps that can fail for external reasons: no message has been accepted yet.
     let listener = match &wired.listen {
         Some(listen) => Some(bind(listen).await?),
         None => None,
     };
     let api = wired.api.map(|options| with_api_key(home, options)).transpose()?;
+    let keys = api.iter().flat_map(|options| &options.keys).map(|key| key.secret.expose());
+    let redactor = Redactor::new(wired.secrets.iter().map(Secret::expose).chain(keys));
+    logs::redact(redactor.clone());
+    wired.gateway.redact(redactor);
     let socket = socket::path_for(home.path(), |name| std::env::var_os(name));
     socket::create_directory(&socket).map_err(|error| {
         Failure::new(format!("the directory of the control socket cannot be created: {error}"))
     })?;
+    permissions::repair(home.path());
     workspace(&wired.gateway.settings.workspace)?;
     let pid = pid::claim(home.path()).map_err(|error| {
         Failure::new(format!("gateway.pid cannot be written: {error}")).next(WRITABLE_ADVICE)
@@ -88,7 +97,7 @@ pub(crate) async fn start(home: &Home, wired: Wired, mut lock: Lock) -> Result<R
         let handle = handle.clone();
         async move { handle.shutdown_started().await }
     };
-    tokio::spawn(backup::schedule::run(shutdown, home.clone(), wired.backup));
+    petasos_runtime::spawn(backup::schedule::run(shutdown, home.clone(), wired.backup));
     let (close, closing) = watch::channel(false);
     let mut listeners = Vec::new();
     let mut url = None;
@@ -98,9 +107,13 @@ pub(crate) async fn start(home: &Home, wired: Wired, mut lock: Lock) -> Result<R
         let options =
             petasos_web::PublicOptions { hosts, credentials: wired.doors, api, pageless: wired.pageless };
         let router = petasos_web::public(handle.clone(), options);
-        listeners.push(tokio::spawn(petasos_web::serve_tcp(listener, router, until_closed(closing.clone()))));
+        listeners.push(petasos_runtime::spawn(petasos_web::serve_tcp(
+            listener,
+            router,
+            until_closed(closing.clone()),
+        )));
     }
-    let control = tokio::spawn({
+    let control = petasos_runtime::spawn({
         let socket = socket.clone();
         let router = petasos_web::control(handle.clone());
         async move { petasos_web::serve_unix(socket, router, until_closed(closing)).await }
@@ -166,7 +179,7 @@ fn address_of(listen: &Listen, address: SocketAddr) -> String {
 }
 
 fn workspace(path: &Path) -> Result<(), Failure> {
-    std::fs::create_dir_all(path).map_err(|error| {
+    DirBuilder::new().recursive(true).mode(0o700).create(path).map_err(|error| {
         Failure::new(format!("the workspace {} cannot be created: {error}", path.display()))
             .next("set agent.workspace to a writable directory")
     })
@@ -193,7 +206,7 @@ async fn wait_for_socket(
         }
         if control.is_finished() {
             let reason = match control.await {
-                Ok(Ok(())) => "it closed at once".to_owned(),
+                Ok(Ok(())) => "the connection closed at once".to_owned(),
                 Ok(Err(error)) => error.to_string(),
                 Err(error) => error.to_string(),
             };
@@ -202,7 +215,7 @@ async fn wait_for_socket(
                 socket.display()
             )));
         }
-        tokio::time::sleep(Duration::from_millis(1)).await;
+        clock::sleep(Duration::from_millis(1)).await;
     }
     Err(Failure::new(format!("the control socket {} does not answer", socket.display())))
 }

@@ -5,7 +5,7 @@
 //! lock at the beginning is signalled, and only while it is a gateway. Giving up removes the marker; after a
 //! crash of this process the marker stays and expires after a minute.
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use petasos_cli::failure::Failure;
 use petasos_cli::lock::{self, Lock, LockError};
@@ -16,6 +16,7 @@ use petasos_gateway::Lifetime;
 use petasos_gateway::home::bot_lock;
 use petasos_gateway::home::peers::{self, SignalMarker};
 use petasos_gateway::home::process::{self, ProcessRecord};
+use petasos_runtime::clock;
 use rustix::process::{Pid, Signal, kill_process};
 
 const POLL_INTERVAL: Duration = Duration::from_millis(20);
@@ -51,7 +52,7 @@ fn ensure_gateway(old: &ProcessRecord) -> Result<(), Failure> {
     }
     let message =
         format!("the process that holds this home (pid {}) is not a gateway, so it is not replaced", old.pid);
-    Err(Failure::new(message).next("end it yourself; it may be petasos chat"))
+    Err(Failure::new(message).next("stop that process yourself; it may be petasos chat"))
 }
 
 async fn replace(home: &Home, old: &ProcessRecord, budget: Duration) -> Result<Lock, Failure> {
@@ -98,7 +99,7 @@ async fn acquire_when_free(
     budget: Duration,
     extension: impl Fn() -> Option<Duration>,
 ) -> Result<Option<Lock>, Failure> {
-    let mut end = Instant::now().checked_add(budget);
+    let mut end = clock::monotonic().checked_add(budget);
     loop {
         match Lock::acquire(&home.lock_file()) {
             Ok(lock) => return Ok(Some(lock)),
@@ -109,12 +110,12 @@ async fn acquire_when_free(
             Err(LockError::Held { .. }) => {}
             Err(error @ LockError::Io { .. }) => return Err(lock::lock_failure(home, error)),
         }
-        if end.is_some_and(|end| Instant::now() >= end) {
+        if end.is_some_and(|end| clock::monotonic() >= end) {
             match extension() {
-                Some(more) => end = Instant::now().checked_add(more),
+                Some(more) => end = clock::monotonic().checked_add(more),
                 None => return Ok(None),
             }
         }
-        tokio::time::sleep(POLL_INTERVAL).await;
+        clock::sleep(POLL_INTERVAL).await;
     }
 }

@@ -14,15 +14,16 @@ use std::collections::BTreeMap;
 use std::net::IpAddr;
 use std::path::PathBuf;
 
+use petasos_agent::mcp::McpServerConfig;
 use petasos_cli::backup::schedule::BackupSchedule;
 use petasos_config::choices::{self, BusyInput, StreamingTransport};
 use petasos_config::keys::{agent, gateway, sessions, web};
 use petasos_config::limits::{self, Denied};
 use petasos_config::{Home, Key, Problem, Resolved, Settings};
-use petasos_core::Platform;
 use petasos_core::admission::BusyMode;
 use petasos_core::session::{FreshnessWindow, KeyOptions, ResetMode, ResetPolicies, ResetPolicy};
 use petasos_core::turn::{LoopLimits, LoopThresholds, TurnLimits};
+use petasos_core::{Platform, Redactor, Secret};
 use petasos_gateway::sd::Notifier;
 use petasos_gateway::{Lifetime, LocalService, StallLimits, Streaming, Transport, network};
 use petasos_web::{AccessCredentials, ApiOptions};
@@ -30,7 +31,9 @@ use petasos_web::{AccessCredentials, ApiOptions};
 pub(crate) use connector::connector;
 use platforms::BuiltAdapter;
 pub(crate) use platforms::configured_platforms;
+pub(crate) use platforms::credential::is_placeholder;
 pub(crate) use platforms::relay;
+pub(crate) use platforms::webhook::subscriptions as webhook_subscriptions;
 
 #[derive(Debug)]
 pub(crate) struct Wired {
@@ -43,6 +46,8 @@ pub(crate) struct Wired {
     /// The listener serves the API only.
     pub(crate) pageless: bool,
     pub(crate) backup: BackupSchedule,
+    /// Values to redact everywhere.
+    pub(crate) secrets: Vec<Secret>,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -108,7 +113,13 @@ pub(crate) fn wire(home: &Home, resolved: &mut Resolved) -> Result<Wired, Vec<Pr
         return Err(resolved.problems.clone());
     }
     let backup = BackupSchedule::from_settings(home, &resolved.settings);
-    Ok(Wired { gateway, listen, doors, api, pageless: !page, backup })
+    let secrets = resolved.secrets.clone();
+    Ok(Wired { gateway, listen, doors, api, pageless: !page, backup, secrets })
+}
+
+/// The MCP servers, without the problems that `wire` reports.
+pub(crate) fn mcp_servers(settings: &Settings) -> Vec<McpServerConfig> {
+    agent_config::mcp::servers(settings, &mut vec![])
 }
 
 fn listen(settings: &Settings) -> Listen {
@@ -177,10 +188,11 @@ fn session_settings(home: &Home, settings: &Settings, denied: &Denied) -> petaso
         home: home.path().into(),
         memory: settings.get(&agent::MEMORY) && !denied.memories,
         mcp: vec![],
-        compression: petasos_gateway::CompactionSettings {
+        compaction: petasos_gateway::CompactionSettings {
             enabled: settings.get(&agent::COMPACTION),
             rows: settings.get(&agent::COMPACTION_MESSAGES),
         },
+        redactor: Redactor::default(),
         parallel_calls: settings.get(&agent::MAX_PARALLEL_CALLS),
     }
 }

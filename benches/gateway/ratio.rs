@@ -48,7 +48,6 @@ impl Ratio {
     }
 }
 
-/// Median of sorted values.
 pub(super) fn median(sorted: &[f64]) -> Option<f64> {
     let middle = sorted.len() / 2;
     let upper = *sorted.get(middle)?;

@@ -1,19 +1,18 @@
 //! `petasos connector …`: tenants, gateways, bindings and queues. Everything but `run` works on the database,
 //! with or without a running connector, which notices changes.
 
+mod maintenance;
 pub(crate) mod run;
+mod status;
 
 use std::process::ExitCode;
 use std::time::Duration;
 
 use petasos_cli::arguments::{ConnectorAction, GatewayAction, TenantAction};
 use petasos_cli::commands::Context;
-use petasos_cli::commands::links::rate_limit;
 use petasos_cli::failure::{Failure, WRITABLE_ADVICE};
-use petasos_cli::lock;
-use petasos_cli::print::{self, WARNING, now, outln, styled};
-use petasos_connector::ConnectorStatus;
-use petasos_core::Platform;
+use petasos_cli::print::{self, now, outln};
+use petasos_core::{Platform, TenantId};
 use petasos_platforms::AdapterKind;
 use petasos_store::connector::GatewayCredentials;
 use petasos_store::{Error as StoreError, Reader, Store, Tx};
@@ -22,7 +21,6 @@ use serde_json::{Value, json};
 /// The old secret stays valid this long after a rotation.
 const SECRET_OVERLAP: Duration = Duration::from_secs(24 * 3600);
 const LINK_CODE_LIFETIME: Duration = Duration::from_secs(600);
-const MAX_DEAD_LETTERS: usize = 20;
 
 pub(crate) fn connector(context: &Context, action: ConnectorAction) -> Result<ExitCode, Failure> {
     let response = match action {
@@ -65,7 +63,12 @@ pub(crate) fn connector(context: &Context, action: ConnectorAction) -> Result<Ex
                 with_transaction(context, |tx| tx.add_link_code(&instance, now().after(LINK_CODE_LIFETIME)))?;
             json!({ "code": code, "expiresIn": LINK_CODE_LIFETIME.as_secs() })
         }
-        ConnectorAction::Status => return status(context),
+        ConnectorAction::Status => return status::status(context),
+        ConnectorAction::Backup { out } => return maintenance::backup(context, &out),
+        ConnectorAction::Repair { accept_lost_denials } if accept_lost_denials => {
+            return maintenance::accept_lost_denials(context);
+        }
+        ConnectorAction::Repair { .. } => return maintenance::repair(context),
     };
     print_response(context, &response)
 }
@@ -78,6 +81,10 @@ fn tenant(context: &Context, action: TenantAction) -> Result<Value, Failure> {
         }
         TenantAction::List => {
             Ok(json!({ "tenants": query_database(context, |reader| reader.tenants())?.unwrap_or_default() }))
+        }
+        TenantAction::Assign { tenant, instance } => {
+            with_transaction(context, |tx| tx.assign_recovered_instance(&tenant, &instance, now()))?;
+            Ok(json!({ "tenant": tenant, "instance": instance }))
         }
     }
 }
@@ -123,61 +130,6 @@ fn credentials(gateway: &GatewayCredentials) -> Value {
     })
 }
 
-fn status(context: &Context) -> Result<ExitCode, Failure> {
-    let found = query_database(context, |reader| {
-        Ok((reader.depths()?, reader.dead_letters(MAX_DEAD_LETTERS)?, reader.penalties()?))
-    })?;
-    let (depths, dead, mut limits) = found.unwrap_or_default();
-    limits.retain(|penalty| penalty.until > now());
-    let running = lock::is_held(&context.home.connector_lock());
-    let live = ConnectorStatus::read(context.home.path()).filter(|_| running).map(|status| status.0);
-    let mode = |id: &str| {
-        let of = live.as_ref()?.get("instances")?.as_array()?.iter().find(|it| it["id"] == *id)?;
-        of["mode"].as_str().map(str::to_owned)
-    };
-    let instances = depths.iter().map(|depth| {
-        let otherwise = if depth.idle { "idle" } else { "gone" };
-        json!({
-            "id": depth.instance, "tenant": depth.tenant, "entries": depth.entries, "bytes": depth.bytes,
-            "dead": depth.dead, "mode": mode(&depth.instance).unwrap_or_else(|| otherwise.to_owned()),
-        })
-    });
-    let letters = dead.iter().map(|letter| {
-        json!({
-            "id": letter.id, "instance": letter.instance, "platform": letter.platform, "why": letter.why,
-            "at": letter.at,
-        })
-    });
-    let response = json!({
-        "running": running,
-        "listen": live.as_ref().map(|live| live["listen"].clone()),
-        "links": live.as_ref().map(|live| live["links"].clone()),
-        "rate_limits": limits,
-        "store_trouble": live.as_ref().map(|live| live["store_trouble"].clone()),
-        "store_recoveries": live.as_ref().map(|live| live["store_recoveries"].clone()),
-        "instances": instances.collect::<Vec<_>>(),
-        "dead": letters.collect::<Vec<_>>(),
-    });
-    if context.json {
-        return print_response(context, &response);
-    }
-    outln!("{}", if running { "The connector is running" } else { "No connector is running on this home" });
-    if let Some(problem) = response["store_trouble"].as_str() {
-        outln!("Database: {problem}");
-    }
-    for penalty in &limits {
-        outln!("{}", styled(WARNING, &rate_limit(penalty, now())));
-    }
-    let rows: Vec<_> = response["instances"].as_array().into_iter().flatten().map(row).collect();
-    print::table(&["INSTANCE", "TENANT", "MODE", "WAITING", "DEAD"], &rows);
-    Ok(ExitCode::SUCCESS)
-}
-
-fn row(instance: &Value) -> Vec<String> {
-    let text = |name: &str| instance[name].as_str().map_or_else(|| instance[name].to_string(), str::to_owned);
-    ["id", "tenant", "mode", "entries", "dead"].map(text).to_vec()
-}
-
 fn print_response(context: &Context, response: &Value) -> Result<ExitCode, Failure> {
     if context.json {
         print::json(response)?;
@@ -185,6 +137,7 @@ fn print_response(context: &Context, response: &Value) -> Result<ExitCode, Failu
     }
     for (name, value) in response.as_object().into_iter().flatten() {
         match value {
+            Value::Array(items) if items.is_empty() => outln!("No {name} yet"),
             Value::Array(items) => items.iter().for_each(|item| outln!("{}", plain_text(item))),
             value => outln!("{name}: {}", plain_text(value)),
         }
@@ -203,7 +156,7 @@ fn one_of(names: &[&str]) -> String {
     }
 }
 
-fn require_tenant(tx: &Tx<'_>, tenant: &str) -> petasos_store::Result<()> {
+fn require_tenant(tx: &Tx<'_>, tenant: &TenantId) -> petasos_store::Result<()> {
     let exists = tx.tenants()?.iter().any(|known| known == tenant);
     if exists { Ok(()) } else { Err(StoreError::Missing("tenant")) }
 }
@@ -227,9 +180,28 @@ fn with_transaction<T>(
         Failure::new(format!("{} cannot be created: {error}", home.path().display())).next(WRITABLE_ADVICE)
     })?;
     let mut store = Store::open_connector(home.path().join(petasos_connector::DATABASE))?;
-    let result = store.write(update)?;
+    let result = store.write(update).map_err(describe_error)?;
     store.close()?;
     Ok(result)
+}
+
+/// A wrong name is not a problem of the database.
+fn describe_error(error: StoreError) -> Failure {
+    match error {
+        StoreError::Missing(kind) => {
+            let list = match kind {
+                "tenant" => {
+                    "petasos connector tenant list shows the tenants; petasos connector tenant add adds one"
+                }
+                "gateway" => "petasos connector gateway list shows the gateways",
+                _ => "petasos connector status shows the instances; petasos connector gateway add adds one",
+            };
+            Failure::new(format!("there is no such {kind}")).next(list)
+        }
+        StoreError::Conflict(reason) => Failure::new(reason)
+            .next("petasos connector gateway list shows gateways with their instances and tenants"),
+        error => Failure::from(error),
+    }
 }
 
 /// `None` if there is no database yet.

@@ -5,6 +5,8 @@ mod leftovers;
 mod local;
 mod remote;
 mod repair;
+mod sandbox;
+mod security;
 mod servers;
 
 pub(crate) use compact::compact;
@@ -54,6 +56,7 @@ impl Finding {
 }
 
 pub(crate) use repair::repair;
+pub(crate) use security::security;
 
 pub(crate) async fn doctor(context: &Context, online: bool) -> Result<ExitCode, Failure> {
     let findings = run_checks(context, online).await;
@@ -90,7 +93,7 @@ async fn run_checks(context: &Context, online: bool) -> Vec<Finding> {
     findings.extend(local::unreadable(home));
     findings.extend(local::dead_chats(home));
     findings.extend(local::hooks(home));
-    let mut resolved = petasos_config::load(home);
+    let mut resolved = petasos_config::load_checked(home);
     let wired = wire(home, &mut resolved);
     findings.extend(configuration(&resolved.problems));
     findings.extend(limits::toolsets(&resolved.settings).into_iter().map(|text| Finding::ok("tools", text)));
@@ -103,6 +106,7 @@ async fn run_checks(context: &Context, online: bool) -> Vec<Finding> {
     findings.extend(leftovers::drain(home));
     findings.extend(leftovers::stale_markers(home));
     if let Ok(wired) = &wired {
+        findings.extend(wired.gateway.settings.terminal.as_ref().map(sandbox::sandbox));
         findings.extend(local::archiving(home, &wired.gateway.settings.retention));
         if let (Some(listen), None) = (&wired.listen, &holder) {
             findings.push(local::port(listen));

@@ -71,6 +71,7 @@ fn dispatch(context: &Context, command: CliCommand) -> Result<ExitCode, Failure>
         CliCommand::Approvals(wanted) => block_on(approvals::approvals(context, wanted)),
         CliCommand::Config(wanted) => config::config(context, wanted, &can_start),
         CliCommand::Doctor(wanted) if wanted.repair => doctor::repair(context),
+        CliCommand::Doctor(wanted) if wanted.security => doctor::security(context),
         CliCommand::Doctor(wanted) if wanted.compact => doctor::compact(context),
         CliCommand::Doctor(wanted) => block_on(doctor::doctor(context, wanted.online)),
         CliCommand::Backup(wanted) => backup::backup(context, &wanted),
@@ -117,7 +118,7 @@ fn can_start(home: &Home, resolved: &mut Resolved) -> Result<(), Vec<Problem>> {
 
 async fn start_hosted(context: &Context) -> Result<RunningPetasos, Failure> {
     let lock = lock::acquire(&context.home)?;
-    let mut resolved = petasos_config::load(&context.home);
+    let mut resolved = petasos_config::load_with_secrets(&context.home)?;
     let mut wired =
         wire(&context.home, &mut resolved).map_err(|problems| Failure::from_problems(&problems))?;
     print_warnings(&resolved.problems);

@@ -31,7 +31,7 @@ pub(crate) async fn run(context: &Context, arguments: RunArguments) -> Result<Ex
     let mut signals =
         Signals::listen().map_err(|error| Failure::new(format!("signals cannot be handled: {error}")))?;
     warn_about_ignored_options(arguments);
-    let mut resolved = petasos_config::load(&context.home);
+    let mut resolved = petasos_config::load_with_secrets(&context.home)?;
     // Before any takeover: a working gateway must not be replaced by one that cannot start.
     let mut wired = wire(&context.home, &mut resolved)
         .map_err(|problems| configuration_failure(context, arguments, &problems))?;
@@ -64,18 +64,18 @@ pub(crate) async fn run(context: &Context, arguments: RunArguments) -> Result<Ex
     {
         tracing::warn!(reason = %failure, "cannot announce the start");
     }
-    tokio::spawn(handle_signals(
+    petasos_runtime::spawn(handle_signals(
         signals,
         early_signal,
         petasos.handle.shutdown_trigger(),
         context.home.clone(),
     ));
-    tokio::spawn(notify_ready(petasos.handle.shutdown_trigger(), notifier));
+    petasos_runtime::spawn(notify_ready(petasos.handle.shutdown_trigger(), notifier));
     let end = petasos.wait().await;
     match end.why {
         ShutdownReason::Failure => {
-            let failure = Failure::new("the gateway stopped because a part of it failed");
-            Err(failure.next("the log above names it; no accepted message is lost"))
+            let failure = Failure::new("a component of the gateway failed, so the gateway stopped");
+            Err(failure.next("the log above names the component; no accepted message is lost"))
         }
         ShutdownReason::Unstartable => {
             let message = format!("no platform can be used: {}", end.reason.unwrap_or_default());
@@ -198,7 +198,7 @@ fn start_successor(context: &Context) -> Result<ExitCode, Failure> {
 }
 
 /// The path of this program; after an upgrade, the file that has its name now.
-fn program_path() -> std::io::Result<PathBuf> {
+pub(super) fn program_path() -> std::io::Result<PathBuf> {
     let path = std::env::current_exe()?;
     let renamed = path.to_str().and_then(|path| path.strip_suffix(" (deleted)")).map(PathBuf::from);
     Ok(renamed.filter(|_| !path.exists()).unwrap_or(path))

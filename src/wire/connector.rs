@@ -4,6 +4,7 @@ use petasos_config::keys;
 use petasos_config::limits;
 use petasos_config::{ForConnector, Home, Problem, Settings, Severity};
 use petasos_connector::Config;
+use petasos_core::InstanceId;
 use petasos_core::access::{Access, Strangers};
 use petasos_platforms::AdapterKind;
 use petasos_platforms::listener::{ListenAddress, is_loopback};
@@ -52,7 +53,7 @@ pub(crate) fn connector(
         adapters,
         sole: bot_locks,
         access: connector_access(settings, access::access(&platforms.settings, &denied)),
-        single_instance: settings.get(&keys::connector::SINGLE_INSTANCE),
+        single_instance: settings.get(&keys::connector::SINGLE_INSTANCE).map(InstanceId),
         terms: SessionPolicy {
             durable_live: settings.get(&keys::connector::DURABLE_LIVE),
             poke_every: settings.get(&keys::connector::WAKE_COOLDOWN),

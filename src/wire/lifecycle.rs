@@ -7,10 +7,10 @@ use std::time::Duration;
 use petasos_cli::service::{is_container_init, is_supervised};
 use petasos_config::keys::{any, gateway, telegram};
 use petasos_config::{Origin, Problem, Settings, choices};
-use petasos_core::Platform;
 use petasos_core::lifecycle::{respawn, restart_breaker};
 use petasos_core::link::LinkPolicy;
 use petasos_core::session::CrashRecovery;
+use petasos_core::{Platform, Redactor};
 use petasos_gateway::{HomeChannel, Lifetime};
 use petasos_platforms::AdapterKind;
 use petasos_web::AccessCredentials;
@@ -49,6 +49,7 @@ pub(crate) fn lifetime(settings: &Settings, env: impl Fn(&str) -> Option<OsStrin
         bot_locks: Vec::new(),
         idle: super::platforms::relay::idle_settings(settings),
         supervised: is_supervised(std::process::id(), env) || in_a_container(),
+        redactor: Redactor::default(),
     }
 }
 

@@ -9,6 +9,7 @@ use petasos_core::access::{Bots, Strangers};
 use petasos_core::capability::ReplyTo;
 use petasos_platforms::Adapter;
 
+use super::agent_config::terminal::launcher;
 use super::*;
 
 fn wired(yaml: &str, process: &[(&str, &str)]) -> Result<Wired, Vec<Problem>> {
@@ -37,7 +38,11 @@ fn empty_configuration_gives_demo_model_and_web_page() {
 fn terminal_is_off_by_default() {
     let terminal = |yaml: &str, env: &[(&str, &str)]| wired(yaml, env).unwrap().gateway.settings.terminal;
     assert_eq!(terminal("terminal: {timeout: 60, backend: local}", &[("TERMINAL_TIMEOUT", "30")]), None);
-    assert_eq!(terminal("terminal: {enabled: true}", &[]), Some(TerminalConfig::default()));
+    let unconfined = terminal("terminal: {enabled: true, sandbox: off}", &[]);
+    assert_eq!(unconfined, Some(TerminalConfig::default()));
+    let confined = TerminalConfig { launcher: Some(launcher()), ..TerminalConfig::default() };
+    assert_eq!(terminal("terminal: {enabled: true}", &[]), Some(confined));
+    refuses("terminal: {sandbox: on-request}", &[], "terminal.sandbox");
     let yaml =
         "terminal: {enabled: true, cwd: /srv, env_passthrough: [A_TOKEN]}\ntool_output: {max_bytes: 9000}";
     let set = terminal(yaml, &[("TERMINAL_TIMEOUT", "30")]).unwrap();

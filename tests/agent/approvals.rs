@@ -4,7 +4,7 @@ use crate::support::{ProgramFixture, SOON, expect_failure, expect_json, expect_s
 use petasos_fakes::model::{Answer, ChatRequest};
 use serde_json::{Value, json};
 
-const CONFIG: &str = "terminal: {enabled: true, login_shell: false}\n";
+const CONFIG: &str = "terminal: {enabled: true, sandbox: 'off', login_shell: false}\n";
 
 /// Calls the terminal for `run: <command>`, and echoes everything else.
 fn scripted_answer(request: &ChatRequest) -> Answer {
@@ -65,7 +65,7 @@ fn kill_cancels_open_approval_and_keeps_permanent_approval() {
     fixture.kill();
     press_button(&fixture, 7, &question, "once");
     fixture.start();
-    wait_text(&fixture, 7, "lost in a restart of the gateway. It was not run.");
+    wait_text(&fixture, 7, "lost in a restart of the gateway. The command was not run.");
     wait_text(&fixture, 7, "NOT RUN");
     wait_text(&fixture, 7, "no longer open");
     assert!(folder.exists(), "run without approval");
@@ -295,7 +295,7 @@ fn refuses_command_too_long_to_show() {
         }
     });
     fixture.telegram.push_text(7, 7, "go");
-    wait_text(&fixture, 7, "too long to be shown to them whole");
+    wait_text(&fixture, 7, "too long to be shown in full");
     assert!(!all_texts(&fixture, 7).contains("May I run") && folder.exists());
 }
 

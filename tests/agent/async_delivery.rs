@@ -10,7 +10,7 @@ use petasos_fakes::model::{Answer, ChatRequest};
 use rusqlite::Connection;
 use serde_json::{Value, json};
 
-const CONFIG: &str = "terminal:\n  enabled: true\n  login_shell: false\n\
+const CONFIG: &str = "terminal:\n  enabled: true\n  sandbox: 'off'\n  login_shell: false\n\
                       display:\n  busy_input_mode: queue\n  busy_ack_enabled: false\n";
 
 /// `<tool> {…}` calls that tool; subagents report success; other text is echoed.

@@ -10,7 +10,7 @@ use petasos_fakes::{Gate, wait};
 use rusqlite::Connection;
 use serde_json::json;
 
-const CONFIG: &str = "terminal:\n  enabled: true\n  login_shell: false\n\
+const CONFIG: &str = "terminal:\n  enabled: true\n  sandbox: 'off'\n  login_shell: false\n\
                       display:\n  busy_input_mode: queue\n  busy_ack_enabled: false\n";
 /// The test took 37 s on two cores under a threefold load.
 const TIMEOUT: Duration = Duration::from_secs(300);

@@ -6,7 +6,7 @@ use crate::support::{ProgramFixture, SOON, user_text, wait_for_file};
 use petasos_fakes::model::{Answer, ChatRequest};
 use serde_json::json;
 
-const CONFIG: &str = "approvals:\n  mode: 'off'\nterminal:\n  enabled: true\n  login_shell: false\n\
+const CONFIG: &str = "approvals:\n  mode: 'off'\nterminal:\n  enabled: true\n  sandbox: 'off'\n  login_shell: false\n\
                       display:\n  busy_ack_enabled: false\n";
 const CHATS: i64 = 64;
 

@@ -9,6 +9,7 @@ mod cron;
 mod delegation;
 mod footprint;
 mod mcp;
+mod sandbox;
 #[path = "../support/mod.rs"]
 mod support;
 mod tools;

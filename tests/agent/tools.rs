@@ -3,15 +3,16 @@
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use crate::support::{ProgramFixture, SOON, assert_took_at_most, eventually, user_text, wait_for_file};
 use petasos_fakes::Gate;
 use petasos_fakes::model::{Answer, ChatRequest, Point};
+use petasos_runtime::clock;
 use serde_json::{Value, json};
 
 // Approvals are off: commands write into the home on purpose.
-const CONFIG: &str = "approvals:\n  mode: 'off'\nterminal:\n  enabled: true\n  login_shell: false\n  daemon_term_grace_seconds: 0.3\n\
+const CONFIG: &str = "approvals:\n  mode: 'off'\nterminal:\n  enabled: true\n  sandbox: 'off'\n  login_shell: false\n  daemon_term_grace_seconds: 0.3\n\
                       display:\n  busy_input_mode: queue\n  busy_ack_enabled: false\n";
 
 fn fixture() -> ProgramFixture {
@@ -307,7 +308,7 @@ fn idle_session_gets_completion_within_one_second() {
     assert_eq!((&started["notify_on_complete"], started.get("notify_unsupported")), (&json!(true), None));
     fixture.wait_idle();
     std::fs::write(&flag, "").expect("a flag");
-    let ended = Instant::now();
+    let ended = clock::monotonic();
     let told = wait_reports(&fixture, &id, 1);
     assert_took_at_most(Duration::from_secs(1), ended);
     assert!(told[0].contains("completed normally (exit code 0)") && told[0].contains("is there"), "{told:?}");
@@ -363,7 +364,7 @@ fn idle_session_gets_watched_line_within_five_seconds() {
     let (id, _) = start_background(&fixture, 7, &command, json!({"watch_patterns": ["READY"]}));
     fixture.wait_idle();
     std::fs::write(&flag, "").expect("a flag");
-    let printed = Instant::now();
+    let printed = clock::monotonic();
     let told = wait_reports(&fixture, &id, 1);
     assert_took_at_most(Duration::from_secs(5), printed);
     assert!(told[0].contains("Matched output:\nREADY"), "{told:?}");
@@ -388,7 +389,7 @@ fn new_message_interrupts_running_command() {
     std::fs::write(&flag, "").expect("a flag");
     eventually("accepted", || fixture.status()["inbox"]["queued"] == 1);
     assert!(running(), "interrupted by a completion");
-    let asked = Instant::now();
+    let asked = clock::monotonic();
     fixture.telegram.push_text(7, 7, "hello");
     eventually("answered", || fixture.telegram.texts(7).iter().any(|text| text == "heard: hello"));
     assert_took_at_most(Duration::from_secs(3), asked);
@@ -429,7 +430,7 @@ fn writes_to_process_on_terminal_and_through_pipe() {
 #[test]
 fn enforces_command_timeout_and_output_limit() {
     let fixture = fixture();
-    let asked = Instant::now();
+    let asked = clock::monotonic();
     let late =
         call_tool(&fixture, 7, "terminal", json!({"command": "echo begun; sleep 77 & wait", "timeout": 1}));
     assert!(late["exit_code"] == 124 || late["status"] == "error", "{late}");

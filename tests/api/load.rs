@@ -10,12 +10,13 @@
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, RwLock};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use crate::support::api::{Api, KEY, chat_body};
 use crate::support::http::HttpRequest;
 use petasos_fakes::model::Answer;
 use petasos_fakes::{Retention, wait};
+use petasos_runtime::clock;
 use rusqlite::Connection;
 use serde_json::json;
 
@@ -183,7 +184,7 @@ fn accepted_runs_end_once_under_load_and_restarts() {
         runs: Mutex::default(),
         retries: AtomicUsize::new(0),
     };
-    let started = Instant::now();
+    let started = clock::monotonic();
     let (early, late) = std::thread::scope(|scope| {
         for _ in 0..CLIENTS {
             scope.spawn(|| clients.work(total));

@@ -1,16 +1,17 @@
 //! Runs: they outlive their clients, stream events to every reader, wait for approvals, and end in one final state.
 
 use std::path::Path;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use crate::support::api::{Api, KEY, chat_body, event_name, scripted_answer};
 use crate::support::http::{HttpRequest, SseFrame};
 use crate::support::{SOON, assert_took_at_most, eventually, wait_for_file};
 use petasos_fakes::Gate;
 use petasos_fakes::model::{Answer, Point};
+use petasos_runtime::clock;
 use serde_json::{Value, json};
 
-const TERMINAL: &str = "terminal: {enabled: true, login_shell: false}\n";
+const TERMINAL: &str = "terminal: {enabled: true, sandbox: 'off', login_shell: false}\n";
 
 /// The event names of a stream, without repetitions, and its text.
 fn summarise(frames: &[SseFrame]) -> (Vec<String>, String) {
@@ -138,7 +139,7 @@ fn stopping_run_kills_its_tool() {
     let home = api.program.home.path();
     let run = api.start_run(&json!({ "input": format!("run: {}", wait_for_file(&home.join("never"))) }));
     eventually("the tool runs", || processes_in(home) > 0);
-    let asked = Instant::now();
+    let asked = clock::monotonic();
     let reply = api.post(&format!("/v1/runs/{run}/stop"), &json!({}));
     assert_eq!(reply.json(), json!({ "run_id": run, "status": "stopping" }));
     api.wait_run(&run, "cancelled");

@@ -199,7 +199,7 @@ await test('shows why a channel is down and when it is retried', async () => {
 `);
   const telegram = page.locator('#links .link.waiting', { hasText: 'Telegram' });
   await telegram.waitFor({ timeout: 30000 });
-  assert.match(await telegram.textContent(), /next try in \d+ s · 1 failed · passing · cannot connect/);
+  assert.match(await telegram.textContent(), /next try in \d+ s · 1 failed attempt · temporary · cannot connect/);
   const slack = page.locator('#links .link.fatal', { hasText: 'Slack' });
   await slack.waitFor();
   const shown = await slack.textContent();
@@ -218,6 +218,7 @@ await test('shows an approval request after a reload and answers it by button', 
   api_key: none
 terminal:
   enabled: true
+  sandbox: 'off'
   login_shell: false
 `);
   const folder = path.join(home, 'workspace', 'x');

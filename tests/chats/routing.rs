@@ -185,7 +185,7 @@ fn silent_text_goes_to_file_and_not_to_chat() {
     let mut fixture = ProgramFixture::new();
     fixture.start();
     let said = expect_success(&fixture.run(&["send", "telegram:7,local", "*(silent)*"]));
-    assert!(said.contains("the text is a marker for silence"), "{said}");
+    assert!(said.contains("the text means that there is nothing to report"), "{said}");
     assert!(fixture.telegram.calls_of("sendMessage").is_empty());
     assert_eq!(outputs(&fixture).len(), 1);
 }

@@ -5,6 +5,7 @@ use std::net::TcpListener;
 use crate::support::{ProgramFixture, SOON, eventually, expect_failure};
 use petasos_fakes::hooks::{Sender, WebhookDelivery, WebhookResponse};
 use petasos_fakes::model::{Answer, Point};
+use petasos_runtime::clock;
 use serde_json::{Value, json};
 
 const CHAT: i64 = 77;
@@ -337,7 +338,7 @@ fn signed_delivery_is_deduplicated_across_routes_and_schemes() {
 fn v2_replay_with_another_key_is_a_duplicate() {
     let (mut fixture, port) = fixture(ROUTES);
     fixture.start();
-    let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).expect("a time").as_secs();
+    let now = clock::now().0 / 1000;
     let v2 = |time: u64, key: Option<&str>| {
         let delivery = unsigned(&json!({ "n": 1 }));
         let secret = petasos_platforms::Secret::new(SECRET);

@@ -277,7 +277,7 @@ fn status_reports_a_database_that_cannot_be_read() {
     assert_eq!(status["stored_sessions"], serde_json::Value::Null);
     assert!(status["database_error"].is_string(), "{status}");
     let text = expect_success(&home.run(&["status"]));
-    assert!(text.contains("cannot be read") && text.contains("petasos doctor"), "{text}");
+    assert!(text.contains("cannot be read") && text.contains("next: petasos config path"), "{text}");
 }
 
 #[test]
@@ -321,7 +321,10 @@ fn chat_refused_by_drain_names_resume_command() {
     let home = PlainHome::with("model: {provider: demo, demo_delay_ms: 0}\n");
     expect_success(&home.run(&["drain"]));
     let said = expect_failure(&home.run(&["chat", "hello"]), 1);
-    assert!(said.contains("draining for maintenance") && said.contains("petasos resume ends it"), "{said}");
+    assert!(
+        said.contains("draining for maintenance") && said.contains("petasos resume ends the drain"),
+        "{said}"
+    );
     expect_success(&home.run(&["resume"]));
     expect_success(&home.run(&["chat", "hello"]));
 }
@@ -415,7 +418,7 @@ fn chat_survives_gateway_restart() {
     let mut stderr = BufReader::new(chat.stderr.take().expect("piped"));
     let mut line = String::new();
     stderr.read_line(&mut line).expect("a line");
-    assert!(line.contains("The gateway is gone; waiting up to 60 s"), "{line}");
+    assert!(line.contains("The connection to the gateway is lost; waiting up to 60 s"), "{line}");
     drop(gate);
     fixture.start();
     assert_eq!(expect_success(&chat.wait_with_output().expect("ends")), "here it is\n");

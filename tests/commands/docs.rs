@@ -36,11 +36,12 @@ fn code_spans(document: &str) -> Vec<String> {
 #[test]
 fn documents_name_existing_tests_and_files() {
     let sources = sources();
-    let is_test = |it: &&String| it.matches('_').count() > 2 && !it.contains(['.', '/', ':', '=', ' ']);
-    for test in code_spans("docs/guarantees.md").iter().filter(is_test) {
+    let is_test = |it: &String| it.matches('_').count() > 2 && !it.contains(['.', '/', ':', '=', ' ']);
+    let spans = ["docs/guarantees.md", "docs/security.md"].into_iter().flat_map(code_spans);
+    for test in spans.filter(is_test) {
         assert!(sources.iter().any(|(_, text)| text.contains(&format!("fn {test}("))), "no test {test}");
     }
-    for document in ["ARCHITECTURE.md", "CONTRIBUTING.md", "docs/guarantees.md"] {
+    for document in ["ARCHITECTURE.md", "CONTRIBUTING.md", "docs/guarantees.md", "docs/security.md"] {
         for file in code_spans(document).iter().filter(|it| it.ends_with(".rs") && !it.contains('<')) {
             assert!(sources.iter().any(|(path, _)| path.ends_with(&short_path(file))), "{document}: {file}");
         }

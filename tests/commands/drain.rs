@@ -12,7 +12,10 @@ fn drain_without_gateway_applies_to_next_start() {
     assert!(expect_success(&fixture.run(&["drain", "status"])).contains("No drain is requested"));
     assert!(expect_success(&fixture.run(&["resume"])).contains("No drain was requested"));
     let said = expect_success(&fixture.run(&["drain", "--wait", "--reason", "new disk"]));
-    assert!(said.contains("No gateway is running") && said.contains("petasos resume ends it"), "{said}");
+    assert!(
+        said.contains("No gateway is running") && said.contains("petasos resume ends the drain"),
+        "{said}"
+    );
     let status = fixture.run(&["status"]);
     expect_success(&status);
     assert!(
@@ -36,7 +39,7 @@ fn drain_without_gateway_applies_to_next_start() {
     fixture.gateway = Some(GatewayProcess::new(child));
     let line = greeting.lines().find(|line| line.trim_start().starts_with("drain ")).unwrap_or_default();
     assert!(line.contains("requested by petasos:") && line.contains("new disk"), "{greeting}");
-    assert!(line.contains("petasos resume ends it"), "{greeting}");
+    assert!(line.contains("petasos resume ends the drain"), "{greeting}");
     fixture.wait_state("draining");
     assert_eq!(expect_json(&fixture.run(&["resume", "--json"]))["was_draining"], true);
     assert_eq!(expect_json(&fixture.run(&["resume", "--json"]))["was_draining"], false);

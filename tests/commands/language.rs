@@ -45,6 +45,12 @@ const STRINGS: [(&str, &str); 3] = [
     ("tests/commands/language.rs", "the lists of this file"),
 ];
 
+/// Files of tests that may sleep.
+const SLEEPS: [(&str, &str); 2] = [
+    ("crates/gateway/tests/outage/manual_clock.rs", "polls the state of the threads of its process"),
+    ("crates/platforms/tests/platforms/harness.rs", "waits as long as a platform demands"),
+];
+
 struct Source {
     path: PathBuf,
     comments: Vec<String>,
@@ -255,4 +261,20 @@ fn statements_do_one_thing() {
         }
     }
     assert_none("a statement binds a literal tuple or matches a bool", &found);
+}
+
+/// `clippy.toml` bans the other ways to sleep.
+#[test]
+fn tests_wait_for_conditions() {
+    let mut found = Vec::new();
+    for source in sources() {
+        let is_test = source.path.components().any(|it| it.as_os_str() == "tests");
+        if !is_test || SLEEPS.iter().any(|(path, _)| source.path.starts_with(path)) {
+            continue;
+        }
+        if ["clock::sleep", "park_timeout"].iter().any(|it| source.code.contains(it)) {
+            found.push(source.path.display().to_string());
+        }
+    }
+    assert_none("a test sleeps instead of waiting for a condition (petasos_fakes::wait)", &found);
 }

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use crate::support::{ProgramFixture, eventually, expect_success, stderr, stdout};
 use crate::{LONG_DRAIN, start_busy};
+use petasos_runtime::clock;
 
 #[test]
 fn status_shows_pending_restart() {
@@ -24,7 +25,7 @@ fn status_shows_kill_during_stop() {
     eventually("stopping", || fixture.state_file().is_some_and(|state| state["drain"]["kind"] == "shutdown"));
     fixture.kill();
     assert_eq!(fixture.status()["ended"], "amid_stop");
-    assert!(expect_success(&fixture.run(&["status"])).contains("ended while it was stopping"));
+    assert!(expect_success(&fixture.run(&["status"])).contains("killed while it was stopping"));
 }
 
 #[test]
@@ -39,7 +40,7 @@ fn status_shows_killed_gateway() {
     assert_eq!((&status["gateway_busy"], &status["gateway_drainable"]), (&false.into(), &false.into()));
     assert_eq!((&status["active_agents"], &status["ended"]), (&0.into(), &"killed".into()));
     let said = expect_success(&fixture.run(&["status"]));
-    assert!(said.contains("is stopped") && said.contains("it was killed"), "{said}");
+    assert!(said.contains("is stopped") && said.contains("the gateway was killed"), "{said}");
 }
 
 #[test]
@@ -60,7 +61,7 @@ fn doctor_reports_stale_markers_and_service() {
     let fixture = ProgramFixture::new();
     let marker = fixture.home.path().join(".gateway-takeover.json");
     std::fs::write(&marker, "{}").expect("written");
-    let long_ago = std::time::SystemTime::now() - Duration::from_secs(120);
+    let long_ago = clock::file_time() - Duration::from_secs(120);
     std::fs::File::options()
         .append(true)
         .open(&marker)

@@ -3,9 +3,9 @@
 use std::io::{Read, Write};
 use std::process::{Child, Command, Stdio};
 use std::sync::{Arc, Condvar, Mutex};
-use std::time::Instant;
 
 use crate::support::{SOON, eventually, petasos};
+use petasos_runtime::clock;
 use tempfile::TempDir;
 
 struct Terminal {
@@ -21,6 +21,7 @@ impl Terminal {
         Self::running(home, "chat", &[])
     }
 
+    #[expect(clippy::disallowed_methods, reason = "the output of a child process is read by a thread")]
     fn running(home: &TempDir, what: &str, env: &[(&str, &str)]) -> Self {
         let inner = petasos(home.path(), &[]);
         let line = format!("exec {} {what}", inner.get_program().to_string_lossy());
@@ -55,14 +56,14 @@ impl Terminal {
     /// Waits until this text appears after the text read so far.
     #[track_caller]
     fn wait_text(&mut self, text: &str) {
-        let until = Instant::now() + SOON;
+        let until = clock::monotonic() + SOON;
         let mut screen = self.screen.0.lock().expect("unbroken");
         loop {
             if let Some(at) = screen[self.read..].find(text) {
                 self.read += at + text.len();
                 return;
             }
-            let left = until.saturating_duration_since(Instant::now());
+            let left = until.saturating_duration_since(clock::monotonic());
             assert!(!left.is_zero(), "{text:?} never came: {}", &screen[self.read..]);
             screen = self.screen.1.wait_timeout(screen, left).expect("unbroken").0;
         }
@@ -105,7 +106,7 @@ fn runs_command_typed_during_answer_at_once() {
     terminal.wait_text("30,");
     terminal.press("/stop\r");
     terminal.wait_text("(stopped)");
-    terminal.wait_text("Stopped. You can go on");
+    terminal.wait_text("Stopped. You can continue");
     terminal.press("\x04");
     let ended = terminal.child.wait().expect("ends");
     assert!(ended.success(), "{ended}");

@@ -1,10 +1,11 @@
 //! `kill -9` at every stage of a message, then a restart: no loss, no repeated turn, no unmarked duplicate.
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use crate::support::{ProgramFixture, SOON, assert_took_at_most, user_text};
 use petasos_fakes::model::{Answer, Point};
 use petasos_fakes::telegram::Side;
+use petasos_runtime::clock;
 
 /// The chats that write in each test: two, or `PETASOS_KILL_MESSAGES`.
 fn chats() -> impl Iterator<Item = i64> {
@@ -42,7 +43,7 @@ impl Shutdown {
 /// Restarts and checks: each chat gets its own answer once, and further copies only with a mark.
 #[track_caller]
 fn restart_and_check(fixture: &mut ProgramFixture, allow_marked: bool) {
-    let started = Instant::now();
+    let started = clock::monotonic();
     fixture.start();
     for chat in chats() {
         let answer = format!("echo: hello from {chat}");

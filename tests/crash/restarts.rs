@@ -2,12 +2,13 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use crate::support::{ProgramFixture, assert_took_at_most, user_text};
 use petasos_core::TurnId;
 use petasos_fakes::model::{Answer, Point};
 use petasos_fakes::{Gate, wait};
+use petasos_runtime::clock;
 
 const KILLS: i64 = 20;
 const POISON: i64 = 666;
@@ -76,7 +77,7 @@ fn answers_or_reports_every_message_through_twenty_kills() {
     let (poison, slow) = set_up_poison_model(&fixture);
     let mut deadly = 0;
     for kill in 1..=KILLS {
-        let started = Instant::now();
+        let started = clock::monotonic();
         fixture.launch();
         if kill == 1 {
             fixture.telegram.push_text(POISON, POISON, "poison");
@@ -96,7 +97,7 @@ fn answers_or_reports_every_message_through_twenty_kills() {
         fixture.telegram.push_text(100 + kill, 100 + kill, format!("late {kill}"));
         fixture.kill();
     }
-    let mut started = Instant::now();
+    let mut started = clock::monotonic();
     slow.open();
     fixture.launch();
     let done = |fixture: &ProgramFixture| {
@@ -117,7 +118,7 @@ fn answers_or_reports_every_message_through_twenty_kills() {
         deadly = poison.load(Ordering::SeqCst);
         fixture.kill();
         fixture.launch();
-        started = Instant::now();
+        started = clock::monotonic();
     }
     within(ALL_ANSWERED.saturating_sub(started.elapsed()), || is_settled(&fixture));
     assert!(is_settled(&fixture), "{}", fixture.status());

@@ -5,15 +5,12 @@ use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
 
+use crate::support::damage::{DatabaseFiles, damage_count};
 use crate::support::{GatewayProcess, ProgramFixture, SOON, expect_json, expect_success};
+use petasos_runtime::clock;
 
 const OWNER: i64 = 900;
 const CHATS: [i64; 3] = [101, 102, 103];
-
-/// Number of damaged positions: ten, or `PETASOS_DAMAGE_PLACES`.
-fn damage_count() -> u64 {
-    std::env::var("PETASOS_DAMAGE_PLACES").ok().and_then(|it| it.parse().ok()).unwrap_or(10)
-}
 
 fn fixture() -> ProgramFixture {
     ProgramFixture::with_config(&format!("telegram:\n  home_channel: \"{OWNER}\"\n"))
@@ -40,7 +37,7 @@ fn fill_and_kill(fixture: &mut ProgramFixture) {
 
 /// Sets the file times to a minute ago, because damage does not change them.
 fn age_files(fixture: &ProgramFixture) {
-    let then = std::time::SystemTime::now() - std::time::Duration::from_secs(60);
+    let then = clock::file_time() - std::time::Duration::from_secs(60);
     for path in [fixture.database(), log(fixture)].into_iter().filter(|path| path.exists()) {
         fs::File::options().write(true).open(path).and_then(|file| file.set_modified(then)).expect("a time");
     }
@@ -48,22 +45,6 @@ fn age_files(fixture: &ProgramFixture) {
 
 fn log(fixture: &ProgramFixture) -> PathBuf {
     fixture.database().with_file_name("petasos.db-wal")
-}
-
-fn snapshot(home: &Path) -> Vec<(PathBuf, Vec<u8>)> {
-    let names = ["petasos.db", "petasos.db-wal", ".petasos-db", ".petasos.db-map"];
-    let there = names.map(|name| home.join(name)).into_iter().filter(|path| path.exists());
-    there.map(|path| (path.clone(), fs::read(path).expect("readable"))).collect()
-}
-
-fn restore_files(home: &Path, files: &[(PathBuf, Vec<u8>)]) {
-    for entry in fs::read_dir(home).expect("a home").flatten() {
-        let name = entry.file_name().to_string_lossy().into_owned();
-        if name.starts_with("petasos.db") || name.starts_with(".petasos") {
-            fs::remove_file(entry.path()).expect("removable");
-        }
-    }
-    files.iter().for_each(|(path, bytes)| fs::write(path, bytes).expect("writable"));
 }
 
 #[track_caller]
@@ -76,45 +57,16 @@ fn start_and_exchange(fixture: &mut ProgramFixture, chat: i64, case: &str) {
     assert!(found.is_some(), "{case}: {:?}", fixture.telegram.texts(chat));
 }
 
-/// Runs SQLite's integrity check on a copy of the files.
-fn is_sound(home: &Path) -> bool {
-    let copy = tempfile::tempdir().expect("a directory");
-    for (path, bytes) in snapshot(home) {
-        fs::write(copy.path().join(path.file_name().expect("a name")), bytes).expect("writable");
-    }
-    let raw = rusqlite::Connection::open(copy.path().join("petasos.db")).expect("a file");
-    let result = raw.query_row("PRAGMA integrity_check", [], |row| row.get::<_, String>(0));
-    result.is_ok_and(|result| result == "ok")
-}
-
-fn mixed(seed: u64) -> u64 {
-    let mut mixed = seed.wrapping_add(0x9e37_79b9_7f4a_7c15);
-    mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-    mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-    mixed ^ (mixed >> 31)
-}
-
 #[test]
 fn starts_and_answers_after_damage_at_random_places() {
     let mut fixture = fixture();
     fill_and_kill(&mut fixture);
-    let before = snapshot(fixture.home.path());
+    let files = DatabaseFiles::read(&fixture.database());
     for seed in 0..damage_count() {
-        restore_files(fixture.home.path(), &before);
-        let file = if seed % 2 == 0 { fixture.database() } else { log(&fixture) };
-        let mut bytes = fs::read(&file).expect("readable");
-        let position = 1 + (mixed(seed) % (bytes.len() as u64 - 1)) as usize;
-        let cut = seed % 5 == 4;
-        if cut {
-            bytes.truncate(position);
-        } else {
-            bytes[position] ^= 1 << (mixed(seed + 1000) % 8);
-        }
-        fs::write(&file, bytes).expect("writable");
+        files.restore();
+        let case = files.damage(seed);
         age_files(&fixture);
-        let is_damaged = !is_sound(fixture.home.path());
-        let case =
-            format!("seed {seed}: {} at {position} of {}", if cut { "cut" } else { "flip" }, file.display());
+        let is_damaged = !files.are_sound();
         let chat = 2000 + i64::try_from(seed).expect("small");
         start_and_exchange(&mut fixture, chat, &case);
         let status = fixture.status();
@@ -126,7 +78,7 @@ fn starts_and_answers_after_damage_at_random_places() {
         }
         let again = expect_json(&fixture.run(&["doctor", "--repair", "--json"]));
         assert_eq!(again["damaged"], false, "{case}: {again}");
-        assert!(is_sound(fixture.home.path()), "{case}");
+        assert!(files.are_sound(), "{case}");
     }
 }
 
@@ -374,7 +326,7 @@ fn repeated_damage_notifies_owner_and_salvages_after_pause() {
     });
     assert!(notice.is_some(), "{:?}", fixture.telegram.texts(OWNER));
     let status = fixture.status();
-    assert!(status["store_trouble"].as_str().is_some_and(|it| it.contains("doctor --repair")), "{status}");
+    assert!(status["store_trouble"].as_str().is_some_and(|it| it.contains("a restart salvages")), "{status}");
     let (code, said) = fixture.gateway.take().expect("runs").wait();
     assert_eq!(code, Some(75), "the supervisor restarts it: {said}");
     age_files(&fixture);

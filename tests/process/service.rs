@@ -1,7 +1,7 @@
 //! `petasos service` with a fake systemctl that records its calls, and the unit checked by systemd.
 
 use std::fs;
-use std::os::unix::fs::PermissionsExt;
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 
@@ -238,7 +238,7 @@ fn install_refuses_while_gateway_runs_manually() {
 fn system_service_runs_as_owner_of_the_home() {
     let fixture = ServiceFixture::new();
     let unit = expect_success(&fixture.run(&["install", "--system", "--print"]));
-    for line in ["ProtectSystem=full", "WantedBy=multi-user.target", "After=network-online.target"] {
+    for line in ["ProtectSystem=strict", "WantedBy=multi-user.target", "After=network-online.target"] {
         assert!(unit.contains(line), "{line}: {unit}");
     }
     let report = expect_json(&fixture.run(&["install", "--system", "--print", "--json"]));
@@ -248,14 +248,22 @@ fn system_service_runs_as_owner_of_the_home() {
     assert!(expect_failure(&output, 1).contains("install -d -m 700 -o USER"));
 }
 
+/// Maximum ratings of `systemd-analyze security`, times ten. A user manager has no mounts and no capabilities.
+const SYSTEM_EXPOSURE: &str = "26";
+const USER_EXPOSURE: &str = "73";
+
 #[test]
-fn systemd_accepts_the_units() {
+fn systemd_accepts_and_rates_the_units() {
     let version = Command::new("systemd-analyze").arg("--version").output();
     if version.is_err() {
         eprintln!("skipped: there is no systemd-analyze here");
         return;
     }
     let fixture = ServiceFixture::with("model: {provider: demo}\ngateway: {systemd_watchdog_seconds: 30}\n");
+    // Root owns the home of a test in a container; a service of root is rated lower.
+    if fs::metadata(fixture.home()).expect("a home").uid() == 0 {
+        std::os::unix::fs::chown(fixture.home(), Some(1000), Some(1000)).expect("root changes owners");
+    }
     for (scope, install) in
         [("--user", &["install", "--print"][..]), ("--system", &["install", "--print", "--system"])]
     {
@@ -270,5 +278,12 @@ fn systemd_accepts_the_units() {
         let said = format!("{}{}", stdout(&verified), stderr(&verified));
         let about_us = said.lines().filter(|line| line.contains("petasos")).collect::<Vec<_>>();
         assert!(verified.status.success() && about_us.is_empty(), "{scope}: {said}");
+        let threshold = if scope == "--user" { USER_EXPOSURE } else { SYSTEM_EXPOSURE };
+        let rated = Command::new("systemd-analyze")
+            .args(["security", "--offline=true", "--no-pager", "--threshold", threshold])
+            .arg(&unit)
+            .output()
+            .expect("runs");
+        assert!(rated.status.success(), "{scope}: {}{}", stdout(&rated), stderr(&rated));
     }
 }

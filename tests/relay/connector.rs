@@ -15,20 +15,20 @@ use petasos_fakes::{Telegram, wait};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
-const USER: i64 = 7;
-const MARK: &str = "Recovered reply";
+pub(crate) const USER: i64 = 7;
+pub(crate) const MARK: &str = "Recovered reply";
 
 /// A connector in its own home with one gateway that admits every user.
-struct ConnectorFixture {
-    telegram: Telegram,
-    home: TempDir,
+pub(crate) struct ConnectorFixture {
+    pub(crate) telegram: Telegram,
+    pub(crate) home: TempDir,
     child: Option<Child>,
     address: Option<SocketAddr>,
     secret: String,
 }
 
 impl ConnectorFixture {
-    fn new(wake: Option<&WakeServer>) -> Self {
+    pub(crate) fn new(wake: Option<&WakeServer>) -> Self {
         Self::with_config(wake, "wake_cooldown: 0.01")
     }
 
@@ -58,7 +58,7 @@ impl ConnectorFixture {
         Self { telegram, home, child: None, address: None, secret }
     }
 
-    fn start(&mut self) {
+    pub(crate) fn start(&mut self) {
         assert!(self.start_with(&[]), "the connector exited before it listened");
     }
 
@@ -96,33 +96,37 @@ impl ConnectorFixture {
         ended
     }
 
-    fn kill(&mut self) {
+    pub(crate) fn kill(&mut self) {
         let mut child = self.child.take().expect("running");
         child.kill().expect("killed");
         child.wait().expect("gone");
     }
 
-    fn terminate(&mut self) {
+    pub(crate) fn process(&self) -> u32 {
+        self.child.as_ref().expect("running").id()
+    }
+
+    pub(crate) fn terminate(&mut self) {
         let mut child = self.child.take().expect("running");
         let sent = std::process::Command::new("kill").arg(child.id().to_string()).status();
         assert!(sent.expect("kill runs").success());
         child.wait().expect("gone");
     }
 
-    fn connect(&self, acks: Acks) -> Option<Peer> {
+    pub(crate) fn connect(&self, acks: Acks) -> Option<Peer> {
         let bearer = fresh_token("gw", &self.secret);
         let peer = Peer::dial(self.address.expect("started once"), Some(&bearer), acks).ok()?;
         peer.hello("telegram", "123");
         Some(peer)
     }
 
-    fn status(&self) -> Value {
+    pub(crate) fn status(&self) -> Value {
         crate::support::expect_json(
             &petasos(self.home.path(), &["connector", "status", "--json"]).output().expect("petasos runs"),
         )
     }
 
-    fn queued(&self) -> u64 {
+    pub(crate) fn queued(&self) -> u64 {
         self.status()["instances"][0]["entries"].as_u64().expect("a number")
     }
 
@@ -283,35 +287,6 @@ fn connector_recovers_removed_files() {
 }
 
 #[test]
-fn connector_reports_database_damage_without_marker_files() {
-    let mut connector = ConnectorFixture::new(None);
-    connector.start();
-    connector.telegram.push_text(USER, USER, "before");
-    eventually("it is queued", || connector.queued() == 1);
-    let path = connector.home.path().join("connector.db");
-    let raw = rusqlite::Connection::open(&path).expect("a database");
-    raw.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |_| Ok(())).expect("folded");
-    let root = "SELECT rootpage FROM sqlite_schema WHERE name = 'seen'";
-    let root: u32 = raw.query_row(root, [], |row| row.get(0)).expect("a table");
-    raw.close().expect("closed");
-    // Written in place, because the connector has the file open.
-    let file = std::fs::File::options().write(true).open(&path).expect("a file");
-    std::os::unix::fs::FileExt::write_all_at(&file, &[0xff; 100], u64::from(root - 1) * 4096)
-        .expect("written");
-    connector.telegram.push_text(USER, USER, "after");
-    eventually("the status tells", || {
-        let status = connector.status();
-        status["store_trouble"].as_str().is_some_and(|it| it.contains("restore connector.db from a backup"))
-    });
-    connector.terminate();
-    let left: Vec<_> = ["-damaged", "-unreadable-rows"]
-        .into_iter()
-        .filter(|suffix| connector.home.path().join(format!("connector.db{suffix}")).exists())
-        .collect();
-    assert!(left.is_empty(), "{left:?}");
-}
-
-#[test]
 fn stop_after_log_removal_loses_nothing() {
     for copy_is_possible in [true, false] {
         let mut connector = ConnectorFixture::new(None);
@@ -468,7 +443,7 @@ fn hundred_sleep_wake_cycles_lose_nothing() {
 }
 
 /// A gateway behind this connector. `more`: further lines of its `gateway` section.
-fn gateway_behind(connector: &ConnectorFixture, more: &str) -> ProgramFixture {
+pub(crate) fn gateway_behind(connector: &ConnectorFixture, more: &str) -> ProgramFixture {
     let relay = format!(
         "gateway:\n  relay_url: http://{}\n  relay_platforms: [telegram]\n  relay_id: gw\n  relay_secret: {}\n  \
          relay_reconnect_base: 0.05\n{more}",

@@ -3,6 +3,7 @@
 #![allow(clippy::expect_used, reason = "a test that cannot go on stops")]
 
 mod connector;
+mod damage;
 mod gateway;
 #[path = "../support/mod.rs"]
 mod support;

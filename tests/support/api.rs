@@ -94,7 +94,6 @@ impl Api {
         })
     }
 
-    /// The event stream of a run, from the beginning or after an event.
     #[track_caller]
     pub fn events(&self, run: &str, after: Option<&str>) -> EventStream {
         let path = format!("/v1/runs/{run}/events");

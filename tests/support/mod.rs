@@ -2,6 +2,7 @@
 #![allow(dead_code, clippy::expect_used, reason = "each test file uses the part it needs")]
 
 pub mod api;
+pub mod damage;
 pub mod foreign_client;
 pub mod http;
 
@@ -11,13 +12,15 @@ use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 use std::sync::mpsc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use petasos_fakes::model::{Answer, Model};
 use petasos_fakes::telegram::Telegram;
 use petasos_fakes::wait::{self, Condition};
 use petasos_fakes::{Discord, Slack};
+use petasos_runtime::clock;
 use tempfile::TempDir;
+use tokio::time::Instant;
 
 /// Timeout of every wait for something that should happen at once.
 pub const SOON: Duration = Duration::from_secs(60);
@@ -171,7 +174,7 @@ impl ProgramFixture {
     /// Sends SIGTERM and waits. Returns exit code, output and duration.
     pub fn terminate(&mut self) -> (Option<i32>, String, Duration) {
         let mut gateway = self.gateway.take().expect("a running gateway");
-        let started = Instant::now();
+        let started = clock::monotonic();
         gateway.signal("TERM");
         let code = wait_exit(&mut gateway.child, SOON);
         let took = started.elapsed();
@@ -373,8 +376,9 @@ fn wait_exit(child: &mut Child, timeout: Duration) -> Option<i32> {
 }
 
 /// Runs `work`, which blocks until the process exits, and kills the process after the timeout.
+#[expect(clippy::disallowed_methods, reason = "the test thread waits for the process meanwhile")]
 fn with_kill_timeout<T>(pid: u32, timeout: Duration, work: impl FnOnce() -> T) -> T {
-    let (done, ended) = mpsc::channel::<()>();
+    let (done, ended) = mpsc::sync_channel::<()>(1);
     let guard = std::thread::spawn(move || {
         if ended.recv_timeout(timeout) == Err(mpsc::RecvTimeoutError::Timeout) {
             let _ = Command::new("kill").args(["-KILL", &pid.to_string()]).status();

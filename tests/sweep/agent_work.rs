@@ -10,7 +10,7 @@ use crate::conversation::CHAT;
 use crate::fixture::{SweepFixture, SweepResult, short, wait};
 use crate::support::{ProgramFixture, SOON, user_text};
 
-const CONFIG: &str = "terminal: {enabled: true, login_shell: false}\n\
+const CONFIG: &str = "terminal: {enabled: true, sandbox: 'off', login_shell: false}\n\
                       display: {busy_input_mode: queue, busy_ack_enabled: false}\n";
 const DELEGATED: &str = "[ASYNC DELEGATION BATCH COMPLETE";
 const JOB: &str = "⏰ Look";

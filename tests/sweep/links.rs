@@ -113,7 +113,7 @@ pub fn visits(commit: Commit, all_forms: bool) -> Vec<(Scenario, u32)> {
         | Commit::Connector
         | Commit::Sweep
         | Commit::Archive
-        | Commit::HealthCheck => (&[], &[]),
+        | Commit::WriteProbe => (&[], &[]),
     };
     let forms = if all_forms { forms } else { forms.get(..1).unwrap_or_default() };
     let each =

@@ -13,7 +13,6 @@ mod operator;
 
 mod agent_work;
 mod conversation;
-mod power_cut;
 mod rejected_message;
 #[path = "../support/mod.rs"]
 mod support;
@@ -26,7 +25,7 @@ use conversation::{AnswerForm, CHAT, FORMS, QUESTION, SendFailure};
 use fixture::{SweepFixture, SweepResult};
 use links::LinkKind;
 use petasos_gateway::{Commit, Side};
-use power_cut::UnsyncedData;
+use petasos_power_cut::{self as power_cut, UnsyncedData};
 use support::{ProgramFixture, SOON};
 
 const SIDES: [Side; 2] = [Side::Before, Side::After];
@@ -135,7 +134,7 @@ fn visits(commit: Commit) -> Coverage {
         Commit::Todo => once(Scenario::Todo),
         Commit::Sweep => once(Scenario::Housekeeping),
         Commit::Archive => once(Scenario::Archive),
-        Commit::HealthCheck => once(Scenario::Watchdog),
+        Commit::WriteProbe => once(Scenario::Watchdog),
         Commit::ClearSuspect => once(Scenario::Suspect),
         // Every commit in turn, until an exchange ends without a kill.
         Commit::Connector => Coverage::ByTest {
@@ -161,22 +160,23 @@ fn run_case(case: KillCase) -> SweepResult {
     let KillCase { commit, side, nth, scenario, cut } = case;
     let mut fixture = set_up(scenario);
     let point = format!("{commit:?}:{side:?}:{nth}");
-    let log = fixture.program.home.path().join("power.log");
     fixture.kill_env.push(("PETASOS_DIE_AT", point.clone()));
+    let home = fixture.program.home.path().to_owned();
     if cut.is_some() {
-        fixture.kill_env.push(("LD_PRELOAD", power_cut::recorder().display().to_string()));
-        fixture.kill_env.push(("PETASOS_POWER_LOG", log.display().to_string()));
+        power_cut::record(&home);
+        fixture.kill_env.push(("LD_PRELOAD", power_cut::RECORDER.into()));
     }
+    let recorded = power_cut::log_length(&home);
     provoke(&mut fixture, scenario, nth)?;
     if !fixture.program.wait_killed(kill_timeout(scenario)) {
         return Err(format!("{point} was never reached"));
     }
     let mut lost = power_cut::LossCounts::default();
     if let Some(left) = cut {
-        lost = power_cut::apply(&log, left);
-        if lost.syncs == 0 {
-            return Err("nothing was synced".into());
+        if power_cut::log_length(&home) == recorded {
+            return Err("nothing was recorded".into());
         }
+        lost = power_cut::apply(&home, left);
     }
     fixture.program.telegram.clear_faults();
     fixture.kill_env.clear();
@@ -376,8 +376,8 @@ fn power_cut_at_every_commit_keeps_acknowledged_messages() {
         let each = |case: KillCase| cuts.map(|cut| KillCase { cut: Some(cut), ..case });
         return run_all(all.into_iter().flat_map(each).collect());
     }
-    let answered = |case: &KillCase| matches!(case.scenario, Scenario::Exchange(_));
-    let all = kill_cases(swept_scenarios).into_iter().filter(answered);
+    let chosen = |case: &KillCase| matches!(case.scenario, Scenario::Exchange(_) | Scenario::Archive);
+    let all = kill_cases(swept_scenarios).into_iter().filter(chosen);
     // Each commit with another survival rule, all of them with every form.
     run_all(all.enumerate().map(|(at, case)| KillCase { cut: Some(cuts[at % 3]), ..case }).collect());
 }
@@ -385,16 +385,19 @@ fn power_cut_at_every_commit_keeps_acknowledged_messages() {
 #[test]
 fn database_is_sound_without_unsynced_writes() {
     let mut program = conversation::program(AnswerForm::Plain);
-    let log = program.home.path().join("power.log");
-    let recorder = power_cut::recorder().display().to_string();
-    let log_name = log.display().to_string();
-    program.launch_with(&[("LD_PRELOAD", &recorder), ("PETASOS_POWER_LOG", &log_name)]);
+    let home = program.home.path().to_owned();
+    power_cut::record(&home);
+    let before = power_cut::log_length(&home);
+    program.launch_with(&[("LD_PRELOAD", power_cut::RECORDER)]);
     program.telegram.push_text(CHAT, CHAT, QUESTION);
     program.wait_messages(CHAT, 1);
     program.kill();
+    let log = std::fs::read(home.join(power_cut::LOG)).expect("a log of file operations");
+    assert!(log.len() as u64 > before, "nothing was recorded");
     for seed in 0..8 {
         let left = if seed == 0 { UnsyncedData::Dropped } else { UnsyncedData::Partial(seed) };
-        let lost = power_cut::apply(&log, left);
+        std::fs::write(home.join(power_cut::LOG), &log).expect("written");
+        let lost = power_cut::apply(&home, left);
         assert!(lost.syncs > 3, "{lost:?}");
         let store = petasos_store::Store::open(program.database()).expect("a sound database");
         let accepted = store.newest().expect("readable");

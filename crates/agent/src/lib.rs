@@ -16,19 +16,19 @@ mod terminal;
 mod tools;
 
 pub use conversation::compaction;
-pub use conversation::history::{estimate_tokens, fit_to_budget};
 pub use conversation::prompt::{NO_ASYNC_DELIVERY, Persona, system_prompt};
 pub use files::{file_name, protected as protected_files};
 pub use model::config::{ConfigError, ModelConfig, Prices};
 pub use model::failure::{ModelFailure, ModelFailureClass};
+#[cfg(feature = "fuzzing")]
+pub use model::fuzzing;
 pub use model::request::{Chunk, FinishReason, ModelRequest, ModelResponse, ToolSpec};
-pub use model::retry::{Attempts, RetryStep, next_step};
 #[cfg(feature = "simulation")]
 pub use model::simulated;
 pub use model::{ChainDescription, ModelChain};
 pub use petasos_core::{Provider, Secret};
 pub use terminal::{
-    ApproveAll, BackgroundProcess, CommandApprover, CommandDecision, ExitReason, GroupLeader, Ledger,
+    BackgroundProcess, CommandApprover, CommandDecision, CommandRequest, ExitReason, GroupLeader, Ledger,
     LedgerWrite, NotifyMode, ProcessEvent, ProcessExit, ProcessIdentity, RecordedProcess, Terminal,
     TerminalConfig, WatchLimits, contains_private_key, public_environment, redact, secret_ranges,
 };

@@ -390,9 +390,9 @@ fn dropping_the_future_closes_the_connection() {
     let chain = ModelChain::new(config(&model, Provider::Custom)).unwrap();
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
     runtime.block_on(async {
-        let (shown, mut seen) = tokio::sync::mpsc::unbounded_channel();
+        let (shown, mut seen) = tokio::sync::mpsc::channel(8);
         let request = hello();
-        let mut forward = move |chunk| drop(shown.send(chunk));
+        let mut forward = move |chunk| drop(shown.try_send(chunk));
         tokio::select! {
             _ = chain.complete(&request, &mut forward) => panic!("it hangs"),
             chunk = seen.recv() => assert_eq!(chunk, Some(Chunk::Text("a ".into()))),

@@ -66,15 +66,16 @@ catalogue! {
         RemoteCode = "remote_code", "Runs code that comes from another machine.";
         DecodedCode = "decoded_code", "Runs encoded code, which cannot be read.";
         InlineCode = "inline_code", "Runs a program given on the command line, which is not checked.";
-        Git = "git_destructive", "Throws away work in Git, or rewrites what others have.";
+        Git = "git_destructive", "Discards work in Git, or rewrites shared history.";
         SudoFlags = "sudo_flags", "Asks for an administrator's shell or password.";
         MadeRunnable = "made_runnable", "Makes a file executable and runs it.";
         Disk = "disk", "Changes partitions, volumes or disk images.";
         SystemChange = "system_change", "Changes accounts, scheduled jobs, the firewall or the kernel.";
         RemoteShell = "remote_shell", "Connects a shell or a raw stream to another machine.";
         HiddenText = "hidden_text", "Contains characters that hide what it does from the reader.";
-        Obscured = "obscured", "What it runs only becomes known while it runs.";
-        Unreadable = "unreadable", "It could not be understood.";
+        Outside = "outside_sandbox", "Runs outside of the sandbox, with all the rights of the gateway.";
+        Obscured = "obscured", "The commands that it runs are only known at run time.";
+        Unreadable = "unreadable", "The command could not be parsed.";
     }
 }
 
@@ -82,6 +83,6 @@ impl Category {
     /// Whether an approval can be stored. Not for categories that could hide any command.
     #[must_use]
     pub fn can_be_remembered(self) -> bool {
-        !matches!(self, Self::HiddenText | Self::Obscured | Self::Unreadable)
+        !matches!(self, Self::HiddenText | Self::Obscured | Self::Unreadable | Self::Outside)
     }
 }

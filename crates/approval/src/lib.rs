@@ -7,7 +7,8 @@
 //! Invariants: a command that cannot be parsed is never harmless. Forbidden commands are found before all other checks, so
 //! no approval and no mode permits them. Time and memory are bounded for any input.
 //!
-//! This is no sandbox: a started program can do everything its user can. Only the command line is assessed.
+//! This is no sandbox: only the command line is assessed. What a started program can do is limited by `petasos-sandbox`;
+//! [`Confinement`] says whether it is.
 #![no_std]
 
 extern crate alloc;
@@ -25,8 +26,8 @@ use alloc::vec::Vec;
 
 pub use category::{Category, Hardline};
 pub use display::{MAX_DISPLAY_CHARS, display, display_line};
-pub use messages::{CommandSummary, OfferedChoices, buttons, outcome_text, question_text};
-pub use policy::{Audience, Decision, Policy, RefuseReason, ReviewMode, RunReason, decide};
+pub use messages::{AnswerMethod, CommandSummary, OfferedChoices, buttons, outcome_text, question_text};
+pub use policy::{Audience, Confinement, Decision, Policy, RefuseReason, ReviewMode, RunReason, decide};
 pub use request::{
     ApprovalOutcome, ApprovalReply, ApprovalRequest, ButtonData, Choice, Event, MAX_PENDING, QueueEffect,
     RememberedApprovals, RequestQueue, RequestSelector, TIMEOUT, request_id,

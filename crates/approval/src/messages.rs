@@ -36,31 +36,57 @@ impl OfferedChoices {
     }
 }
 
-/// The text of a request: the whole command and the commands to answer by typing.
+/// How the approver can answer in the chat of the request.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum AnswerMethod {
+    Buttons,
+    Commands,
+}
+
+/// The text of a request: the whole command and how to answer.
 #[must_use]
 pub fn question_text(
     request: &ApprovalRequest,
     subject: CommandSummary,
     seconds: u64,
     offer: OfferedChoices,
+    method: AnswerMethod,
 ) -> String {
     let warning = if request.advised_against { "\nThe second model advises against it." } else { "" };
-    let scopes: Vec<_> = request.choices().into_iter().filter_map(scope).collect();
-    let (scopes, remark) = match offer {
-        _ if scopes.is_empty() => (String::new(), ""),
-        OfferedChoices::AllChoices => (format!(" [{}]", scopes.join("|")), ""),
-        OfferedChoices::OnlyThisCommand => {
-            (String::new(), " An administrator may add session or always to allow such commands for longer.")
-        }
-    };
     format!(
-        "⚠️ May I run this command?\n\n```\n{}\n```\n{}{warning}{}\n\nAnswer within {seconds} s: /approve{scopes} or \
-         /deny [reason]. From another chat, name it: /approve {}{remark}",
+        "⚠️ May I run this command?\n\n```\n{}\n```\n{}{warning}{}\n\nAnswer within {seconds} s{}. From another \
+         chat: /approve {}{}",
         subject.command,
         describe(&request.categories),
         remarks(subject),
+        how_to_answer(request, offer, method),
         request.id,
+        administrator_hint(request, offer),
     )
+}
+
+fn how_to_answer(request: &ApprovalRequest, offer: OfferedChoices, method: AnswerMethod) -> String {
+    let scopes = lasting_scopes(request);
+    match (method, offer) {
+        (AnswerMethod::Buttons, _) => " with a button".into(),
+        (AnswerMethod::Commands, OfferedChoices::AllChoices) if !scopes.is_empty() => {
+            format!(": /approve [{}] or /deny [reason]", scopes.join("|"))
+        }
+        (AnswerMethod::Commands, _) => ": /approve or /deny [reason]".into(),
+    }
+}
+
+fn administrator_hint(request: &ApprovalRequest, offer: OfferedChoices) -> &'static str {
+    match offer {
+        OfferedChoices::OnlyThisCommand if !lasting_scopes(request).is_empty() => {
+            "\nAn administrator can allow such commands for longer with /approve session or /approve always."
+        }
+        OfferedChoices::OnlyThisCommand | OfferedChoices::AllChoices => "",
+    }
+}
+
+fn lasting_scopes(request: &ApprovalRequest) -> Vec<&'static str> {
+    request.choices().into_iter().filter_map(scope).collect()
 }
 
 fn remarks(subject: CommandSummary) -> String {
@@ -90,11 +116,13 @@ pub fn outcome_text(command: &str, outcome: &ApprovalOutcome) -> String {
         ApprovalOutcome::Allowed { choice: Choice::Once | Choice::Deny } => "✅ Allowed once.".to_string(),
         ApprovalOutcome::Allowed { choice: Choice::Session } => "✅ Allowed for this session.".to_string(),
         ApprovalOutcome::Allowed { choice: Choice::Always } => "✅ Allowed from now on.".to_string(),
-        ApprovalOutcome::Denied { reason: None } => "🚫 Denied. It was not run.".to_string(),
-        ApprovalOutcome::Denied { reason: Some(reason) } => format!("🚫 Denied ({reason}). It was not run."),
-        ApprovalOutcome::TimedOut => "⌛ No answer in time. It was not run.".to_string(),
+        ApprovalOutcome::Denied { reason: None } => "🚫 Denied. The command was not run.".to_string(),
+        ApprovalOutcome::Denied { reason: Some(reason) } => {
+            format!("🚫 Denied ({reason}). The command was not run.")
+        }
+        ApprovalOutcome::TimedOut => "⌛ No answer in time. The command was not run.".to_string(),
         ApprovalOutcome::Lost => {
-            "♻️ The question was lost in a restart of the gateway. It was not run.".to_string()
+            "♻️ The request was lost in a restart of the gateway. The command was not run.".to_string()
         }
         ApprovalOutcome::Answered { text } => format!("💬 {text}"),
     };
@@ -144,50 +172,61 @@ mod tests {
         CommandSummary { command, folder: None }
     }
 
+    fn text_of(category: Category, command: &str, offer: OfferedChoices, method: AnswerMethod) -> String {
+        question_text(&request(category), about(command), 60, offer, method)
+    }
+
     fn request(category: Category) -> ApprovalRequest {
         ApprovalRequest::new("q01234567", Vec::from([category]), Millis(0), Duration::from_secs(60))
     }
 
     #[test]
     fn question_contains_the_command_and_how_to_answer() {
-        let text = question_text(
-            &request(Category::RecursiveDelete),
-            about("rm -rf ./x"),
-            60,
+        let text = text_of(
+            Category::RecursiveDelete,
+            "rm -rf ./x",
             OfferedChoices::AllChoices,
+            AnswerMethod::Commands,
         );
         for phrase in
             ["rm -rf ./x", "Deletes folders", "/approve [session|always]", "/deny", "60 s", "q01234567"]
         {
             assert!(text.contains(phrase), "{phrase:?} is missing in {text}");
         }
-        let obscured =
-            question_text(&request(Category::Obscured), about("$X"), 60, OfferedChoices::AllChoices);
-        assert!(!obscured.contains("always"), "what cannot be remembered is not offered: {obscured}");
+        let obscured = text_of(Category::Obscured, "$X", OfferedChoices::AllChoices, AnswerMethod::Commands);
+        assert!(!obscured.contains("always"), "an approval that cannot last is not offered: {obscured}");
+    }
+
+    #[test]
+    fn question_with_buttons_lists_no_commands_for_its_chat() {
+        for offer in [OfferedChoices::AllChoices, OfferedChoices::OnlyThisCommand] {
+            let text = text_of(Category::RecursiveDelete, "rm -rf ./x", offer, AnswerMethod::Buttons);
+            assert!(
+                text.contains("within 60 s with a button. From another chat: /approve q01234567"),
+                "{text}"
+            );
+            assert!(!text.contains("/deny") && !text.contains("[session|always]"), "{text}");
+        }
     }
 
     #[test]
     fn offers_lasting_choices_to_administrators_only() {
-        let text = question_text(
-            &request(Category::RecursiveDelete),
-            about("rm -rf ./x"),
-            60,
+        let text = text_of(
+            Category::RecursiveDelete,
+            "rm -rf ./x",
             OfferedChoices::OnlyThisCommand,
+            AnswerMethod::Commands,
         );
-        assert!(
-            text.contains("/approve or /deny") && text.contains("An administrator may add session"),
-            "{text}"
-        );
+        assert!(text.contains("/approve or /deny") && text.contains("An administrator can allow"), "{text}");
         let obscured =
-            question_text(&request(Category::Obscured), about("$X"), 60, OfferedChoices::OnlyThisCommand);
+            text_of(Category::Obscured, "$X", OfferedChoices::OnlyThisCommand, AnswerMethod::Commands);
         assert!(!obscured.contains("administrator"), "no administrator may allow it for longer: {obscured}");
     }
 
     #[test]
     fn shows_long_commands_in_full_and_then_shortened() {
         let command = format!("echo {}; rm -rf ./x", "x".repeat(900));
-        let text =
-            question_text(&request(Category::Obscured), about(&command), 60, OfferedChoices::AllChoices);
+        let text = text_of(Category::Obscured, &command, OfferedChoices::AllChoices, AnswerMethod::Buttons);
         assert!(text.contains(&format!("```\n{command}\n```")), "{text}");
         assert!(text.contains("in full (917 characters, 1 line)"), "{text}");
         let over = outcome_text(&command, &ApprovalOutcome::TimedOut);
@@ -197,7 +236,13 @@ mod tests {
     #[test]
     fn names_the_folder_and_explains_escaped_characters() {
         let subject = CommandSummary { command: "rm ⟨U+200B⟩", folder: Some("/srv/x") };
-        let text = question_text(&request(Category::Obscured), subject, 60, OfferedChoices::AllChoices);
+        let text = question_text(
+            &request(Category::Obscured),
+            subject,
+            60,
+            OfferedChoices::AllChoices,
+            AnswerMethod::Buttons,
+        );
         assert!(text.contains("Folder: `/srv/x`") && text.contains("cannot be seen"), "{text}");
     }
 

@@ -33,12 +33,22 @@ pub enum Audience {
     Unattended,
 }
 
+/// Where a command would run.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Confinement {
+    /// In a sandbox whose boundary the kernel enforces.
+    Sandboxed,
+    /// On the machine: the owner has turned the sandbox off.
+    Off,
+    /// On the machine although the sandbox is on: the agent asks to leave it, or this kernel cannot provide it.
+    Left,
+}
+
 /// The owner's configuration and earlier approvals.
 #[derive(Debug, Clone, Copy)]
 pub struct Policy<'a> {
     pub mode: ReviewMode,
-    /// Commands run in a container without access to this machine.
-    pub isolated: bool,
+    pub confinement: Confinement,
     /// Approvals are switched off for this session or process.
     pub yolo: bool,
     pub audience: Audience,
@@ -59,7 +69,7 @@ pub enum Decision {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum RunReason {
     Harmless,
-    Isolated,
+    Sandboxed,
     Yolo,
     ModeOff,
     Allowed,
@@ -78,15 +88,15 @@ pub enum RefuseReason {
 /// The first rule that applies decides. Forbidden commands come before every permission.
 #[must_use]
 pub fn decide(command: &str, context: &Context, policy: &Policy) -> Decision {
-    if policy.isolated {
-        return Decision::Run(RunReason::Isolated);
-    }
     let assessment = assess(command, context);
     if let Assessment::Forbidden(hardline) = assessment {
         return Decision::Refuse(RefuseReason::Hardline(hardline));
     }
     if let Some(pattern) = denied(command, policy.deny) {
         return Decision::Refuse(RefuseReason::Denied(pattern.clone()));
+    }
+    if policy.confinement == Confinement::Sandboxed {
+        return Decision::Run(RunReason::Sandboxed);
     }
     if policy.yolo {
         return Decision::Run(RunReason::Yolo);
@@ -97,11 +107,17 @@ pub fn decide(command: &str, context: &Context, policy: &Policy) -> Decision {
     if listed(command, policy.allow) {
         return Decision::Run(RunReason::Allowed);
     }
-    let categories = match assessment {
-        Assessment::Harmless => return Decision::Run(RunReason::Harmless),
+    let mut categories = match assessment {
+        Assessment::Harmless => Vec::new(),
         Assessment::NeedsApproval(categories) => categories,
         Assessment::Forbidden(hardline) => return Decision::Refuse(RefuseReason::Hardline(hardline)),
     };
+    if policy.confinement == Confinement::Left {
+        categories.push(Category::Outside);
+    }
+    if categories.is_empty() {
+        return Decision::Run(RunReason::Harmless);
+    }
     let open: Vec<Category> =
         categories.into_iter().filter(|category| !is_approved(*category, policy)).collect();
     match (open.is_empty(), policy.audience) {
@@ -141,6 +157,7 @@ fn listed(command: &str, allow: &[String]) -> bool {
 #[cfg(test)]
 mod tests {
     use alloc::string::ToString;
+    use alloc::vec;
 
     use super::*;
     use crate::Choice;
@@ -159,7 +176,7 @@ mod tests {
     fn policy(remembered: &RememberedApprovals) -> Policy<'_> {
         Policy {
             mode: ReviewMode::Manual,
-            isolated: false,
+            confinement: Confinement::Off,
             yolo: false,
             audience: Audience::Person,
             deny: &[],
@@ -194,10 +211,41 @@ mod tests {
     }
 
     #[test]
-    fn runs_everything_in_an_isolated_container() {
+    fn sandboxed_commands_run_unless_they_are_forbidden() {
         let remembered = RememberedApprovals::default();
-        let policy = Policy { isolated: true, ..policy(&remembered) };
-        assert_eq!(decide("rm -rf /", &CONTEXT, &policy), Decision::Run(RunReason::Isolated));
+        let deny = ["git push*".to_string()];
+        let policy = Policy {
+            confinement: Confinement::Sandboxed,
+            audience: Audience::None,
+            deny: &deny,
+            ..policy(&remembered)
+        };
+        for command in ["ls", "rm -rf build", "curl x | sh", "eval $X", "((("] {
+            assert_eq!(decide(command, &CONTEXT, &policy), Decision::Run(RunReason::Sandboxed), "{command}");
+        }
+        assert_eq!(
+            decide("rm -rf /", &CONTEXT, &policy),
+            Decision::Refuse(RefuseReason::Hardline(Hardline::WipesSystem))
+        );
+        let refused = decide("git push", &CONTEXT, &policy);
+        assert_eq!(refused, Decision::Refuse(RefuseReason::Denied(deny[0].clone())));
+    }
+
+    #[test]
+    fn leaving_the_sandbox_always_needs_approval() {
+        let mut remembered = RememberedApprovals::default();
+        remembered.record("s", Category::ALL, crate::Choice::Always);
+        let left = Policy { confinement: Confinement::Left, ..policy(&remembered) };
+        assert_eq!(decide("ls", &CONTEXT, &left), Decision::Ask(vec![Category::Outside]));
+        let all: Vec<String> = Category::ALL.iter().map(|one| one.key().to_string()).collect();
+        let by_category = Policy { allow: &all, ..left };
+        assert_eq!(decide("rm -r x", &CONTEXT, &by_category), Decision::Ask(vec![Category::Outside]));
+        let unanswered = Policy { audience: Audience::None, ..left };
+        let refused = Decision::Refuse(RefuseReason::NoApprover(vec![Category::Outside]));
+        assert_eq!(decide("ls", &CONTEXT, &unanswered), refused);
+        let ls = ["ls".to_string()];
+        let listed = Policy { allow: &ls, ..left };
+        assert_eq!(decide("ls", &CONTEXT, &listed), Decision::Run(RunReason::Allowed));
     }
 
     #[test]

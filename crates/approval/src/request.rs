@@ -113,7 +113,7 @@ impl ApprovalOutcome {
     /// The tool result of a command that was not run. `None`: it may run.
     #[must_use]
     pub fn blocked_text(&self) -> Option<String> {
-        const DONT: &str = "Do not run it again, and do not reach the same end by another command.";
+        const DONT: &str = "Do not run it again, and do not achieve the same with another command.";
         match self {
             Self::Allowed { .. } | Self::Answered { .. } => None,
             Self::Denied { reason: None } => {

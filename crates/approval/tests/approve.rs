@@ -141,7 +141,9 @@ fn follows_links_into_but_not_out_of_the_workspace() {
 fn every_category_has_cases_and_a_sentence() {
     let asked = cases(include_str!("corpus/ask.txt"));
     for category in Category::ALL {
-        assert!(asked.iter().any(|(want, _)| want == category.key()), "{category:?}");
+        // A command line does not show where it runs.
+        let needs_case = *category != Category::Outside;
+        assert!(!needs_case || asked.iter().any(|(want, _)| want == category.key()), "{category:?}");
         assert!(category.sentence().ends_with('.'), "{category:?}");
     }
     let blocked = cases(include_str!("corpus/hardline.txt"));
@@ -298,6 +300,7 @@ proptest! {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 48, failure_persistence: None, ..ProptestConfig::default() })]
 
+    #[expect(clippy::disallowed_methods, reason = "measures duration")]
     #[test]
     fn assesses_64_kib_of_input_in_bounded_time(piece in shellish(), junk in "\\PC{1,40}") {
         let text: String = piece.chars().chain(junk.chars()).cycle().take(40_000).collect();

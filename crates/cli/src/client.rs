@@ -70,7 +70,8 @@ impl Client {
             return Ok(None);
         }
         let http = reqwest::Client::builder().unix_socket(path).build();
-        let http = http.map_err(|error| Failure::new(format!("no HTTP client: {error}")))?;
+        let http =
+            http.map_err(|error| Failure::new(format!("the HTTP client cannot be started: {error}")))?;
         Ok(Some(Self { http, url: record.and_then(|record| record.url) }))
     }
 

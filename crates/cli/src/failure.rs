@@ -4,7 +4,7 @@ use std::fmt;
 use std::path::Path;
 use std::process::ExitCode;
 
-use petasos_config::Problem;
+use petasos_config::{Problem, SecretError};
 use petasos_store::OpenError;
 use serde_json::json;
 
@@ -33,6 +33,15 @@ pub struct Failure {
     problems: Vec<Problem>,
 }
 
+/// Not a mistake in the configuration: a supervisor may try again.
+impl From<SecretError> for Failure {
+    fn from(error: SecretError) -> Self {
+        let advice =
+            "run the command by hand as this user; secrets.command_timeout_seconds gives it more time";
+        Self::new(error.to_string()).next(advice)
+    }
+}
+
 impl Failure {
     pub fn new(message: impl Into<String>) -> Self {
         Self { message: message.into(), next: None, code: FailureCode::Failed, problems: Vec::new() }
@@ -44,7 +53,7 @@ impl Failure {
 
     pub fn from_problems(problems: &[Problem]) -> Self {
         let mut failure = Self::configuration("the configuration cannot be used")
-            .next("correct it, then run petasos config check");
+            .next("petasos config check lists the errors; correct them");
         failure.problems = problems.to_vec();
         failure
     }
@@ -114,7 +123,7 @@ impl From<OpenError> for Failure {
                 let marker = marker_beside(path);
                 let also = if *sign == marker { String::new() } else { format!(" and {}", sign.display()) };
                 format!(
-                    "restore {} from a backup; or remove {}{also} to start with nothing",
+                    "put the file back, or restore {} from a backup; or remove {}{also} to start with an empty database",
                     path.display(),
                     marker.display()
                 )
@@ -137,7 +146,10 @@ pub const WRITABLE_ADVICE: &str =
 
 fn recovery_advice(path: &Path) -> String {
     if path.file_name().is_some_and(|name| name == petasos_store::connector::DATABASE) {
-        return format!("check the disk, stop the connector and restore {} from a backup", path.display());
+        return format!(
+            "petasos connector run salvages the readable rows of {} at its start; petasos connector repair does so by hand",
+            path.display()
+        );
     }
     format!(
         "petasos doctor --repair salvages the readable rows of {}; petasos restore replaces it with a backup",
@@ -147,5 +159,6 @@ fn recovery_advice(path: &Path) -> String {
 
 /// The marker file that records that a database existed.
 fn marker_beside(database: &Path) -> std::path::PathBuf {
-    database.with_file_name(".petasos-db")
+    let connector = database.file_name().is_some_and(|name| name == petasos_store::connector::DATABASE);
+    database.with_file_name(if connector { ".connector-db" } else { ".petasos-db" })
 }

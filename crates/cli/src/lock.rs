@@ -7,6 +7,8 @@
 //! Readers take a shared lock for an instant. A process that wants the exclusive lock distinguishes a reader
 //! from a holder by trying a shared lock, and retries if it met a reader.
 
+#![expect(clippy::disallowed_methods, reason = "a file lock has no notification")]
+
 use std::fs::{File, OpenOptions, TryLockError};
 use std::io::{self, Read, Seek, SeekFrom, Write};
 use std::os::unix::fs::OpenOptionsExt;

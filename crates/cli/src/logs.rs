@@ -1,19 +1,25 @@
-//! The log, written to stderr. No level logs message text or secrets.
+//! The log, written to stderr. No level logs message text or secrets; known secrets are redacted by value as well, because
+//! libraries log, too.
 //!
 //! A separate thread writes the lines from a bounded queue. When stderr is slow or closed, lines are dropped;
 //! no task waits for the log. A crash loses at most the queue.
 
 use std::io::{self, Write};
-use std::sync::OnceLock;
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
+use std::sync::{OnceLock, PoisonError, RwLock};
 use std::time::Duration;
 
+use petasos_core::Redactor;
 use tracing_subscriber::EnvFilter;
 
 const QUEUE_CAPACITY: usize = 1024;
 const FLUSH_TIMEOUT: Duration = Duration::from_millis(500);
 
+/// Logs URLs and messages of MCP servers. `petasos_agent` logs its failures without them.
+const SILENT: &str = "rmcp";
+
 static QUEUE: OnceLock<SyncSender<LogMessage>> = OnceLock::new();
+static REDACTOR: RwLock<Option<Redactor>> = RwLock::new(None);
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Verbosity {
@@ -29,12 +35,22 @@ enum LogMessage {
     Flush(SyncSender<()>),
 }
 
+/// Redacts these secrets in all later lines of the log and of standard error.
+pub fn redact(redactor: Redactor) {
+    *REDACTOR.write().unwrap_or_else(PoisonError::into_inner) = Some(redactor);
+}
+
+pub(crate) fn redactor() -> Redactor {
+    REDACTOR.read().unwrap_or_else(PoisonError::into_inner).clone().unwrap_or_default()
+}
+
 /// Installs the subscriber and the panic hook. `RUST_LOG` overrides the verbosity.
+#[expect(clippy::disallowed_methods, reason = "log lines are written by a thread, so that no task blocks")]
 pub fn start(verbosity: Verbosity) {
     let from_environment = std::env::var("RUST_LOG").ok().filter(|text| !text.trim().is_empty());
     let directives = match (verbosity, from_environment) {
         (_, Some(from_environment)) => from_environment,
-        (Verbosity::Quiet, None) => "error".into(),
+        (Verbosity::Quiet, None) => format!("error,{SILENT}=off"),
         (Verbosity::Normal, None) => directives("warn", "info"),
         (Verbosity::Verbose, None) => directives("info", "debug"),
         (Verbosity::Trace, None) => directives("debug", "trace"),
@@ -86,9 +102,11 @@ fn write(queue: &Receiver<LogMessage>) {
 struct QueueWriter;
 
 impl Write for QueueWriter {
+    /// Called with a whole line.
     fn write(&mut self, text: &[u8]) -> io::Result<usize> {
         if let Some(lines) = QUEUE.get() {
-            let _full = lines.try_send(LogMessage::Text(text.to_vec()));
+            let line = redactor().redact_owned(String::from_utf8_lossy(text).into_owned());
+            let _full = lines.try_send(LogMessage::Text(line.into_bytes()));
         }
         Ok(text.len())
     }
@@ -109,5 +127,18 @@ fn directives(other_level: &str, level: &str) -> String {
         "petasos_store",
     ];
     let own: Vec<String> = crates.iter().map(|name| format!("{name}={level}")).collect();
-    format!("{other_level},{}", own.join(","))
+    format!("{other_level},{SILENT}=off,{}", own.join(","))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_level_includes_the_mcp_client() {
+        for (other_level, level) in [("warn", "info"), ("info", "debug"), ("debug", "trace")] {
+            let filter = EnvFilter::builder().parse(directives(other_level, level)).unwrap().to_string();
+            assert!(filter.split(',').any(|directive| directive == "rmcp=off"), "{filter}");
+        }
+    }
 }

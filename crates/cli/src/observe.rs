@@ -1,12 +1,14 @@
 //! The lifecycle status of a gateway, as other processes of the same home observe it.
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use petasos_config::Home;
 use petasos_core::Millis;
 use petasos_gateway::home::process::ProcessRecord;
 use petasos_gateway::home::state;
+use petasos_runtime::clock;
 use serde::Deserialize;
+use tokio::time::Instant;
 
 use crate::client::Client;
 use crate::lock;
@@ -210,7 +212,7 @@ pub fn drain_timeout(home: &Home, record: Option<&ProcessRecord>) -> Option<Dura
 
 /// The same moment on the monotonic clock.
 pub fn to_instant(at: Millis) -> Option<Instant> {
-    Instant::now().checked_add(at.since(crate::print::now()))
+    clock::monotonic().checked_add(at.since(crate::print::now()))
 }
 
 #[cfg(test)]

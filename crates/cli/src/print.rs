@@ -10,9 +10,11 @@ use std::time::Duration;
 use anstyle::{AnsiColor, Style};
 use petasos_config::{Problem, Severity};
 use petasos_core::Millis;
+pub use petasos_runtime::clock::now;
 use serde::Serialize;
 
 use crate::failure::Failure;
+use crate::logs;
 
 pub const BOLD: Style = Style::new().bold();
 pub const DIM: Style = Style::new().dimmed();
@@ -41,6 +43,7 @@ pub fn line_out(text: Arguments<'_>) {
 }
 
 pub fn line_err(text: Arguments<'_>) {
+    let text = logs::redactor().redact_owned(text.to_string());
     let mut out = anstream::stderr().lock();
     let _reader_gone = writeln!(out, "{text}").and_then(|()| out.flush());
 }
@@ -65,8 +68,8 @@ pub fn styled(style: Style, text: &str) -> String {
 }
 
 pub fn json<T: Serialize + ?Sized>(value: &T) -> Result<(), Failure> {
-    let text =
-        serde_json::to_string_pretty(value).map_err(|error| Failure::new(format!("no JSON: {error}")))?;
+    let text = serde_json::to_string_pretty(value)
+        .map_err(|error| Failure::new(format!("the output cannot be written as JSON: {error}")))?;
     outln!("{text}");
     Ok(())
 }
@@ -100,11 +103,6 @@ pub fn truncate(text: &str, max: usize) -> String {
     }
     let short: String = line.chars().take(max.saturating_sub(1)).collect();
     format!("{short}…")
-}
-
-pub fn now() -> Millis {
-    let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap_or_default();
-    Millis(u64::try_from(since.as_millis()).unwrap_or(u64::MAX))
 }
 
 /// `3 min ago`.

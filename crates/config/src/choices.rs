@@ -15,6 +15,8 @@ choices! {
 
     ApprovalMode { Manual = "manual", Smart = "smart", Off = "off" }
 
+    SandboxMode { Auto = "auto", Off = "off" }
+
     CronApproval { Deny = "deny", Approve = "approve" }
 
     ResetMode { None = "none", Idle = "idle", Daily = "daily", Both = "both" }

@@ -1,19 +1,28 @@
-//! Environment variables of the process, then those of `.env` in the home.
+//! Environment variables of the process, then those of secret stores, then those of `.env` in the home.
 //!
-//! `.env` never enters the process environment, so that child processes do not inherit its secrets.
+//! Only the first are in the process environment, so that child processes do not inherit the others.
 
 use std::collections::BTreeMap;
+use std::path::Path;
 
-/// Source of a variable.
+use petasos_core::credentials;
+
+use crate::secrets::Variables;
+
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum VariableSource {
     Process,
+    /// A systemd credential.
+    Credential,
+    /// Printed by a command of `secrets.commands`.
+    Command,
     DotEnv,
 }
 
 #[derive(Debug, Default, Clone)]
 pub struct Environment {
     process: BTreeMap<String, String>,
+    stored: Variables,
     file: BTreeMap<String, String>,
 }
 
@@ -28,7 +37,12 @@ impl Environment {
         process: impl IntoIterator<Item = (String, String)>,
         dotenv: &str,
     ) -> Result<Self, DotenvError> {
-        Ok(Self { process: process.into_iter().collect(), file: parse(dotenv)? })
+        let stored = Variables::new();
+        Ok(Self { process: process.into_iter().collect(), stored, file: parse(dotenv)? })
+    }
+
+    pub(crate) fn with_stored(self, stored: Variables) -> Self {
+        Self { stored, ..self }
     }
 
     /// Variables of this process that are valid UTF-8.
@@ -44,8 +58,30 @@ impl Environment {
         if set(&self.process) {
             return Some((self.process[name].trim(), VariableSource::Process));
         }
+        if let Some((value, source)) = self.stored.get(name).filter(|(value, _)| !value.trim().is_empty()) {
+            return Some((value.trim(), *source));
+        }
         set(&self.file).then(|| (self.file[name].trim(), VariableSource::DotEnv))
     }
+}
+
+impl Environment {
+    /// Values that may be secret: all of secret stores, others by the name of their variable or as part of a URL.
+    pub(crate) fn secrets(&self) -> impl Iterator<Item = &str> {
+        let named = self.process.iter().chain(&self.file);
+        let guessed = named.flat_map(|(name, value)| {
+            let secret = credentials::is_secret_name(name) && is_secret_value(value);
+            secret.then_some(value.as_str()).into_iter().chain(credentials::url_secrets(value))
+        });
+        self.stored.values().map(|(value, _)| value.as_str()).chain(guessed)
+    }
+}
+
+/// Numbers (`MAX_TOKENS`) and existing files (`SSH_KEY_PATH`) are no secrets.
+fn is_secret_value(value: &str) -> bool {
+    let number = value.bytes().all(|byte| byte.is_ascii_digit());
+    let file = value.starts_with('/') && Path::new(value).exists();
+    !number && !file
 }
 
 fn parse(dotenv: &str) -> Result<BTreeMap<String, String>, DotenvError> {
@@ -79,6 +115,29 @@ mod tests {
         assert_eq!(env.get("B"), Some(("3", VariableSource::DotEnv)));
         assert_eq!(env.get("C"), Some(("x # y", VariableSource::DotEnv)));
         assert_eq!(env.get("D"), None);
+    }
+
+    #[test]
+    fn stored_secrets_are_between_process_and_dotenv() {
+        let stored = |name: &str, source| (name.to_owned(), (format!("stored {name}"), source));
+        let stored = [stored("A", VariableSource::Command), stored("B", VariableSource::Credential)];
+        let env = Environment::new([("A".into(), "1".into())], "B=2\nC=3").unwrap();
+        let env = env.with_stored(stored.into());
+        assert_eq!(env.get("A"), Some(("1", VariableSource::Process)));
+        assert_eq!(env.get("B"), Some(("stored B", VariableSource::Credential)));
+        assert_eq!(env.get("C"), Some(("3", VariableSource::DotEnv)));
+    }
+
+    #[test]
+    fn secrets_are_found_by_name_and_in_urls() {
+        let process =
+            [("GITHUB_TOKEN", "t0ken"), ("HOME", "/root"), ("DATABASE_URL", "postgres://postgres:pa55@db/x")];
+        let process = process.map(|(name, value)| (name.into(), value.into()));
+        let env =
+            Environment::new(process, "MAX_TOKENS=123456789\nKEY_FILE=/dev/null\nAPI_KEY=/a+b\n").unwrap();
+        let mut secrets: Vec<_> = env.secrets().collect();
+        secrets.sort_unstable();
+        assert_eq!(secrets, ["/a+b", "pa55", "t0ken"]);
     }
 
     #[test]

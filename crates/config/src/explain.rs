@@ -1,5 +1,8 @@
 //! Explanations of keys: meaning, value and origin, without secrets.
 
+use std::borrow::Cow;
+
+use petasos_core::credentials;
 use serde::Serialize;
 use serde_json::Value;
 
@@ -91,36 +94,28 @@ pub fn known_paths() -> Vec<String> {
 }
 
 fn shown(path: &str, settings: &Settings) -> Option<Value> {
-    let value = settings.value(path)?;
+    let mut value = settings.value(path)?;
     let kind = catalogue::find(path)?.key.declared.kind;
     match kind {
         Kind::Secret => Some(Value::from("set")),
-        // A structure may contain secrets.
-        Kind::Table => Some(redact(value)),
-        Kind::Flag
-        | Kind::Count(..)
-        | Kind::Limit(..)
-        | Kind::Number
-        | Kind::Wait
-        | Kind::Text
-        | Kind::Choice(_)
-        | Kind::List => Some(value),
+        // Structures and URLs may contain secrets.
+        Kind::Table | Kind::Text | Kind::List => {
+            credentials::visit(&mut value, &mut mask);
+            Some(value)
+        }
+        Kind::Flag | Kind::Count(..) | Kind::Limit(..) | Kind::Number | Kind::Wait | Kind::Choice(_) => {
+            Some(value)
+        }
     }
 }
 
-fn redact(value: Value) -> Value {
-    match value {
-        Value::Object(section) => {
-            let hide = |(name, inner): (String, Value)| {
-                let secret = ["key", "token", "secret", "password"].iter().any(|word| name.contains(word));
-                let inner = if secret && !inner.is_null() { Value::from("set") } else { redact(inner) };
-                (name, inner)
-            };
-            Value::Object(section.into_iter().map(hide).collect())
-        }
-        Value::Array(items) => Value::Array(items.into_iter().map(redact).collect()),
-        plain => plain,
-    }
+/// Keeps the address of a URL with a credential, which helps to find a mistake.
+fn mask(value: &mut Value) {
+    let url = value.as_str().map(credentials::mask_url);
+    *value = match url {
+        Some(Cow::Owned(masked)) => Value::from(masked),
+        Some(Cow::Borrowed(_)) | None => Value::from("set"),
+    };
 }
 
 /// The platform name in place of `*`.

@@ -257,7 +257,6 @@ impl<T> Key<T> {
         PlatformKey(self)
     }
 
-    /// Reads the set value, or the default.
     pub(crate) fn read(&self, set: Option<&Value>) -> T {
         let counts = |value: &&Value| self.declared.verbatim || value.as_str() != Some("");
         match set.filter(counts) {

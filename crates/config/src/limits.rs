@@ -21,13 +21,10 @@ const MEMORY_TOOL: &str = "memory";
 /// Tools that write files, and with them skills.
 const WRITE_TOOLS: [&str; 2] = ["write_file", "patch"];
 
-/// Denied permissions.
 #[derive(Debug, Default)]
 pub struct Denied {
-    /// Platforms with a limit.
     pub access: BTreeMap<Platform, PlatformLimits>,
     pub every_tool: bool,
-    /// Tools that are off.
     pub tools: Vec<&'static str>,
     pub terminal: bool,
     /// Whether stored memories are hidden.

@@ -80,7 +80,7 @@ fn provider(env: &Environment, out: &mut Resolved) -> Option<Provider> {
             let name = (model::NAME.to_string(), settings.is_set(&model::NAME));
             let key = (model::API_KEY.to_string(), settings.is_set(&model::API_KEY));
             if let Some((path, _)) = [name, key].into_iter().find(|(_, set)| *set) {
-                let what = format!("{path} is set, but no provider");
+                let what = format!("{path} is set, but no provider is");
                 let problem = Problem::error(settings.origin_at(&path).to_string(), what);
                 let next = "set model.provider, or model.base_url, or a key such as OPENAI_API_KEY";
                 out.problems.push(problem.next(next));

@@ -63,11 +63,11 @@ impl Problem {
 impl fmt::Display for Problem {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}: {}", self.place, self.what)?;
-        if let Some(shown) = &self.shown {
-            write!(f, "\n    {}", shown.replace('\t', "→"))?;
-        }
         if let Some(next) = &self.next {
             write!(f, "; {next}")?;
+        }
+        if let Some(shown) = self.shown.as_ref().filter(|line| !line.trim().is_empty()) {
+            write!(f, "\n    {}", shown.replace('\t', "→"))?;
         }
         Ok(())
     }

@@ -5,8 +5,8 @@
 
 use std::collections::BTreeMap;
 
-use petasos_core::Platform;
 use petasos_core::text::nearest;
+use petasos_core::{Platform, Redactor, Secret};
 use serde_json::{Map, Value};
 
 use crate::catalogue::{self, CatalogueEntry, FoundKey};
@@ -23,11 +23,17 @@ use crate::yaml::{Document, describe};
 pub struct Resolved {
     pub settings: Settings,
     pub problems: Vec<Problem>,
+    /// Every value that may be secret, for redaction.
+    pub secrets: Vec<Secret>,
 }
 
 impl Resolved {
     pub fn has_errors(&self) -> bool {
         self.problems.iter().any(|problem| problem.severity == Severity::Error)
+    }
+
+    pub fn redactor(&self) -> Redactor {
+        Redactor::new(self.secrets.iter().map(Secret::expose))
     }
 
     /// Sorts the problems in reading order of the files.
@@ -129,7 +135,9 @@ impl DocumentWalk<'_> {
         let (used, unused) = if replaces { (&entry, other) } else { (other, &entry) };
         let what = format!("{} means the same as {} on line {}", unused.spelled, used.spelled, used.line);
         let place = format!("config.yaml:{}", unused.line);
-        self.problems.push(Problem::warning(place, what).next("only the latter is used"));
+        self.problems.push(
+            Problem::warning(place, what).next(format!("only {} is used, so remove the other", used.spelled)),
+        );
         if replaces {
             self.written.insert(entry.found.path.clone(), entry);
         }
@@ -141,7 +149,7 @@ impl DocumentWalk<'_> {
         let join = |name: &str| if section.is_empty() { name.into() } else { format!("{section}.{name}") };
         self.problems.push(match meant {
             Some(name) => problem.next(format!("did you mean {}?", join(name))),
-            None => problem.next("it has no effect"),
+            None => problem.next("it has no effect, so remove it"),
         });
     }
 

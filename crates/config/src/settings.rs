@@ -3,12 +3,12 @@
 use std::collections::BTreeMap;
 use std::fmt;
 
-use petasos_core::Platform;
+use petasos_core::{Platform, credentials};
 use serde_json::Value;
 
 use crate::catalogue;
 use crate::environment::VariableSource;
-use crate::key::{Default, Effect, Key, PlatformKey};
+use crate::key::{Declared, Default, Effect, Key, Kind, PlatformKey};
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Origin {
@@ -30,6 +30,8 @@ impl fmt::Display for Origin {
             Self::Default => f.write_str("default"),
             Self::File { line } => write!(f, "config.yaml:{line}"),
             Self::Variable { name, place: VariableSource::Process } => write!(f, "environment {name}"),
+            Self::Variable { name, place: VariableSource::Credential } => write!(f, "credential {name}"),
+            Self::Variable { name, place: VariableSource::Command } => write!(f, "secrets.commands.{name}"),
             Self::Variable { name, place: VariableSource::DotEnv } => write!(f, ".env {name}"),
             Self::Follows(why) => f.write_str(why),
         }
@@ -52,7 +54,6 @@ impl Settings {
         key.read(self.0.get(&key.declared.path()).map(|setting| &setting.value))
     }
 
-    /// The value of a key on a platform.
     pub fn on<T>(&self, platform: Platform, key: &PlatformKey<T>) -> T {
         let path = key.path(platform);
         match self.0.get(&path) {
@@ -94,14 +95,24 @@ impl Settings {
 
     /// Names of process variables that set something effective.
     pub fn variables(&self) -> Vec<String> {
-        let used = |path: &str| {
-            catalogue::find(path).is_some_and(|found| found.key.declared.effect != Effect::Ignored)
-        };
-        let set = self.0.iter().filter(|(path, _)| used(path));
+        self.process_variables(|declared| declared.effect != Effect::Ignored)
+    }
+
+    /// Names of process variables that set a secret.
+    pub fn secret_variables(&self) -> Vec<String> {
+        self.process_variables(|declared| declared.kind == Kind::Secret)
+    }
+
+    fn process_variables(&self, is_wanted: impl Fn(&Declared) -> bool) -> Vec<String> {
+        let wanted = |path: &str| catalogue::find(path).is_some_and(|found| is_wanted(&found.key.declared));
+        let set = self.0.iter().filter(|(path, _)| wanted(path));
         let mut names: Vec<String> = set
             .filter_map(|(_, setting)| match &setting.origin {
                 Origin::Variable { name, place: VariableSource::Process } => Some(name.clone()),
-                Origin::Variable { place: VariableSource::DotEnv, .. }
+                Origin::Variable {
+                    place: VariableSource::Credential | VariableSource::Command | VariableSource::DotEnv,
+                    ..
+                }
                 | Origin::Default
                 | Origin::File { .. }
                 | Origin::Follows(_) => None,
@@ -110,6 +121,22 @@ impl Settings {
         names.sort();
         names.dedup();
         names
+    }
+
+    /// Values that may be secret: those of secret settings, and parts of structures and texts.
+    pub(crate) fn secrets(&self) -> Vec<String> {
+        let mut found = Vec::new();
+        for (path, setting) in &self.0 {
+            let mut value = setting.value.clone();
+            match catalogue::find(path).map(|found| found.key.declared.kind) {
+                Some(Kind::Secret) => each_text(&value, &mut |text| found.push(text.to_owned())),
+                Some(_) | None => {
+                    push_url_secrets(&value, &mut found);
+                    credentials::visit(&mut value, &mut |value| push_texts(value, &mut found));
+                }
+            }
+        }
+        found
     }
 
     pub(crate) fn put(&mut self, path: impl Into<String>, value: Value, origin: Origin) {
@@ -136,6 +163,28 @@ impl Settings {
     pub(crate) fn value(&self, path: &str) -> Option<Value> {
         let set = self.0.get(path).map(|setting| setting.value.clone());
         set.or_else(|| catalogue::find(path)?.key.declared.default.value())
+    }
+}
+
+/// Every text in a value that is secret. Of a URL only the secret parts: addresses are not redacted.
+fn push_texts(value: &Value, found: &mut Vec<String>) {
+    each_text(value, &mut |text| {
+        if !text.contains("://") {
+            found.push(text.to_owned());
+        }
+    });
+}
+
+fn push_url_secrets(value: &Value, found: &mut Vec<String>) {
+    each_text(value, &mut |text| found.extend(credentials::url_secrets(text).map(str::to_owned)));
+}
+
+fn each_text(value: &Value, visit: &mut impl FnMut(&str)) {
+    match value {
+        Value::String(text) => visit(text),
+        Value::Array(items) => items.iter().for_each(|item| each_text(item, visit)),
+        Value::Object(fields) => fields.values().for_each(|field| each_text(field, visit)),
+        Value::Null | Value::Bool(_) | Value::Number(_) => {}
     }
 }
 

@@ -230,7 +230,7 @@ fn incomplete_model_section_is_an_error() {
         "model: {default: m}",
         &[],
         Severity::Error,
-        "config.yaml:1: model.default is set, but no provider; \
+        "config.yaml:1: model.default is set, but no provider is; \
          set model.provider, or model.base_url, or a key such as OPENAI_API_KEY",
     );
     check_problem(
@@ -254,7 +254,7 @@ fn unknown_key_suggests_the_nearest_known_one() {
         "telegram: {requiremention: true}",
         "config.yaml:1: unknown key telegram.requiremention; did you mean telegram.require_mention?",
     );
-    unknown("zzz: 1", "config.yaml:1: unknown key zzz; it has no effect");
+    unknown("zzz: 1", "config.yaml:1: unknown key zzz; it has no effect, so remove it");
 }
 
 #[test]
@@ -291,7 +291,7 @@ fn forgiving_and_duplicate_keys_give_a_warning() {
         "telegram: {token: a}\nplatforms:\n  telegram: {token: b}\n",
         &[],
         Severity::Warning,
-        "config.yaml:1: telegram.token means the same as platforms.telegram.token on line 3; only the latter is used",
+        "config.yaml:1: telegram.token means the same as platforms.telegram.token on line 3; only platforms.telegram.token is used, so remove the other",
     );
     check_problem(
         "telegram: {token: '${NOPE}'}",
@@ -365,10 +365,18 @@ fn known_part_of_a_free_form_section_is_checked() {
 
 #[test]
 fn explanations_show_no_secret() {
-    let yaml = "telegram: {token: hush}\nfallback_providers:\n  - {provider: openai, model: m, api_key: hush}\nweb: {port: 7}\n";
+    let yaml = "telegram: {token: hush}\nfallback_providers:\n  - {provider: openai, model: m, api_key: hush}\nweb: {port: 7}\n\
+                mcp_servers:\n  a: {url: 'https://mcp.example/sse?api_key=hush', headers: {X-Any: hush}}\n  \
+                b: {command: x, env: {MY_TOKEN: hush}}\n";
     let loaded = load(yaml, "", &[("OPENAI_API_KEY", "hush")]);
     let key = explain("model.api_key", &loaded.settings).unwrap();
     assert_eq!((key.value, key.origin.as_str()), (Some(json!("set")), "environment OPENAI_API_KEY"));
     let all = serde_json::to_string(&explain_all(&loaded.settings)).unwrap();
-    assert!(all.contains("web.port") && all.contains("fallback_providers") && !all.contains("hush"), "{all}");
+    assert!(
+        all.contains("web.port")
+            && all.contains("fallback_providers")
+            && all.contains("mcp.example/sse")
+            && !all.contains("hush"),
+        "{all}"
+    );
 }

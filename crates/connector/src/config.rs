@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use petasos_core::access::Access;
 use petasos_core::session::KeyOptions;
+use petasos_core::{InstanceId, Redactor};
 use petasos_gateway::home::bot_lock::BotLock;
 use petasos_gateway::network::OutboundAddresses;
 use petasos_platforms::Adapter;
@@ -22,25 +23,24 @@ pub struct Config {
     pub adapters: Vec<Adapter>,
     /// Credentials that only one process may use.
     pub sole: Vec<BotLock>,
-    /// Access policy of the single instance.
     pub access: Access,
     /// Gets the messages of all authorised authors.
-    pub single_instance: Option<String>,
+    pub single_instance: Option<InstanceId>,
     /// Must match the gateways' session keys.
     pub keys: KeyOptions,
     pub terms: SessionPolicy,
     /// Wake hosts that may be local or unencrypted.
     pub wake_hosts: Vec<String>,
-    /// Concurrent sockets.
     pub max_sockets: usize,
     /// Gateways, and instances, per tenant; those revoked within a month count.
     pub max_gateways: u32,
     /// A socket without any frame for this long is closed.
     pub silence: Duration,
-    /// Time limit for the first hello.
     pub hello_within: Duration,
     /// Reads the outbound addresses: [`petasos_gateway::network::outbound_addresses`], or a fixture.
     pub outward: fn() -> OutboundAddresses,
+    /// Hides secrets in the reasons of failed connections.
+    pub redactor: Redactor,
     /// Replaces HTTP wake calls.
     #[cfg(feature = "simulation")]
     pub wake: Option<std::sync::Arc<dyn crate::simulation::Wake>>,
@@ -64,6 +64,7 @@ impl Config {
             silence: Duration::from_secs(30),
             hello_within: Duration::from_secs(30),
             outward: OutboundAddresses::default,
+            redactor: Redactor::default(),
             #[cfg(feature = "simulation")]
             wake: None,
         }

@@ -1,14 +1,13 @@
-//! The relay's connector: holds platform credentials and the queues of gateways that may sleep, move or die.
+//! The relay's connector: holds platform credentials and the queues of gateways that sleep, move or crash.
 //!
 //! Path of an event: an adapter receives it, `inbound::sink` asks `inbound::routing` for the instance, the task in
 //! `instances` appends it to the queue and syncs it, and only then the platform's cursor moves. `socket` sends it to
 //! the gateway, whose acknowledgement deletes it. `outbound` performs gateway requests with permissions that stay in
-//! `outbound::vault`. `http` serves sockets, files and management, bounded by `http::concurrency`.
-//!
-//! Not here: turns and models (`gateway`, `agent`), SQL (`store`), queue decisions (`petasos_relay`).
+//! `outbound::vault`. `http` serves sockets, files and management. `start` builds the handles that each of them uses.
 
+mod adapters;
 mod config;
-mod context;
+mod database;
 mod http;
 mod inbound;
 mod instances;
@@ -20,5 +19,5 @@ mod socket;
 mod start;
 
 pub use config::{Config, DATABASE};
-pub use process::status::{ConnectorStatus, STATE_FILE};
-pub use start::{RunningConnector, StartError, start};
+pub use process::status::ConnectorStatus;
+pub use start::{RunningConnector, StartError, StopCause, start};

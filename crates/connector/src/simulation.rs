@@ -8,8 +8,7 @@ use std::sync::Arc;
 use tokio::io::{AsyncRead, AsyncWrite};
 
 use crate::config::Config;
-use crate::context::ConnectorContext;
-use crate::http::routes;
+use crate::http::routes::HttpServer;
 use crate::socket;
 use crate::start::{RunningConnector, StartError};
 
@@ -20,11 +19,11 @@ pub trait Wake: fmt::Debug + Send + Sync {
 
 /// Accepts sockets in place of the listener.
 #[derive(Debug, Clone)]
-pub struct Door(Arc<ConnectorContext>);
+pub struct Door(Arc<HttpServer>);
 
 impl Door {
-    pub(crate) const fn new(connector: Arc<ConnectorContext>) -> Self {
-        Self(connector)
+    pub(crate) const fn new(server: Arc<HttpServer>) -> Self {
+        Self(server)
     }
 
     /// Upgrades `GET /relay` and serves the socket.
@@ -35,12 +34,11 @@ impl Door {
     where
         S: AsyncRead + AsyncWrite + Send + Unpin + 'static,
     {
-        let accepted = routes::accept_socket(&self.0, authorization)
-            .await
-            .map_err(|response| response.status().as_u16())?;
-        let connector = self.0.clone();
+        let accepted =
+            self.0.accept_socket(authorization).await.map_err(|response| response.status().as_u16())?;
+        let sockets = self.0.sockets.clone();
         petasos_runtime::spawn(async move {
-            socket::serve(connector, io, accepted.gateway).await;
+            socket::serve(sockets, io, accepted.gateway).await;
             drop((accepted.slot, accepted.permit));
         });
         Ok(())

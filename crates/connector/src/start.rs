@@ -1,31 +1,38 @@
-//! Startup and shutdown. Shutdown saves nothing: everything acknowledged is on disk already.
+//! Startup and shutdown: builds the handles of every task. Shutdown saves nothing: everything acknowledged is on disk.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use petasos_gateway::Commit;
-use petasos_gateway::shell::{self as gateway, LinkHandle, ShutdownHandle, Writer};
+use petasos_core::Millis;
+use petasos_core::rate_limit::Penalty;
+use petasos_gateway::shell::{self as gateway, Db, LinkHandle, ShutdownHandle, Writer};
 use petasos_gateway::{Error, Lifetime, clock, network};
 use petasos_platforms::body_budget;
 use petasos_platforms::listener::{BindError, Listener};
-use petasos_store::{OpenError, Store};
+use petasos_store::OpenError;
 use tokio::sync::Semaphore;
 use tokio::task::JoinHandle;
 
+use crate::adapters::Adapters;
 use crate::config::{Config, DATABASE};
-use crate::context::{Adapters, ConnectorContext};
+use crate::database::{self, OpenedDatabase};
+use crate::http::concurrency::ServerLimits;
+use crate::http::files::MediaFiles;
+use crate::http::manage::Management;
 use crate::http::provisioning::ProvisioningLimiter;
-use crate::http::routes;
+use crate::http::routes::HttpServer;
+use crate::inbound::routing::RoutingRules;
 use crate::inbound::sink::ConnectorSink;
 use crate::instances::queue::Queue;
-use crate::instances::task::Instances;
+use crate::instances::task::{InstanceHandles, Instances};
 use crate::instances::wake::WakeClient;
+use crate::outbound::actions::ActionHandles;
 use crate::outbound::requests::RequestTable;
-use crate::process::{access_watch, retention, status};
-use crate::socket::socket_limit;
+use crate::process::status::StatusWriter;
+use crate::process::{access_watch, retention};
+use crate::socket::{SocketHandles, SocketTimeouts, socket_limit};
 
-/// Shutdown limit for tasks.
 const SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(5);
 /// Concurrent sockets that only receive a refusal.
 const MAX_REFUSALS: usize = 64;
@@ -42,125 +49,198 @@ pub enum StartError {
     Connector(#[from] Error),
 }
 
+/// Why a connector stopped.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum StopCause {
+    Requested,
+    TaskFailed,
+    /// The next start salvages the database.
+    DatabaseDamaged,
+}
+
 /// Dropping it without `wait` is equivalent to a crash.
 #[derive(Debug)]
 pub struct RunningConnector {
     address: SocketAddr,
-    connector: Arc<ConnectorContext>,
+    db: Db,
     writer: Writer,
+    shutdown: ShutdownHandle,
     tasks: Vec<JoinHandle<()>>,
     links: Vec<LinkHandle>,
 }
 
 pub async fn start(config: Config) -> Result<RunningConnector, StartError> {
     let listener = Listener::bind(&config.listen).await?.with_budget(&body_budget::GATEWAYS);
-    let mut running = assemble(config, listener.address()).await?;
-    let serving = serve(listener, running.connector.clone());
-    running.tasks.push(gateway::vital("listener", &running.connector.shutdown, serving));
+    let (server, mut running) = assemble(config, listener.address()).await?;
+    let serving = serve(listener, server, running.shutdown.clone());
+    running.tasks.push(gateway::vital("listener", &running.shutdown, serving));
     tracing::info!(address = %running.address, platforms = running.links.len(), "connector listening");
     Ok(running)
 }
 
-/// Starts everything except the listener.
-async fn assemble(config: Config, address: SocketAddr) -> Result<RunningConnector, StartError> {
-    let path = config.home.join(DATABASE);
-    let opened = petasos_runtime::blocking(move || Store::open_connector(path)).await;
-    let store = opened.map_err(|_panicked| Error::Io("opening the database panicked".into()))??;
-    let shutdown = ShutdownHandle::default();
-    let (db, writer) = gateway::open(store, shutdown.clone())?;
-    if let Some(single) = config.single_instance.clone() {
-        let now = clock::now();
-        db.write(Commit::Connector, move |tx| tx.ensure_single_instance(&single, now)).await?;
-    }
-    let wake_client = WakeClient::new(config.wake_hosts);
-    #[cfg(feature = "simulation")]
-    let wake_client = wake_client.with_simulated(config.wake);
-    let connector = Arc::new(ConnectorContext {
-        queue: Queue::new(db.clone()),
-        db,
-        adapters: Adapters::new(config.adapters),
-        access: config.access,
-        single: config.single_instance,
-        keys: config.keys,
-        terms: config.terms,
-        wake_client,
-        instances: Instances::default(),
-        requests: RequestTable::default(),
-        socket_slots: Arc::new(Semaphore::new(socket_limit::apply(config.max_sockets))),
-        refusal_slots: Arc::new(Semaphore::new(MAX_REFUSALS)),
-        file_slots: Arc::new(Semaphore::new(MAX_TRANSFERS)),
-        concurrency: Arc::default(),
-        provisioning: ProvisioningLimiter::default(),
-        max_gateways: config.max_gateways,
-        silence: config.silence,
-        hello_within: config.hello_within,
-        url: config.public_url.unwrap_or_else(|| format!("http://{address}")),
-        home: config.home,
-        shutdown: shutdown.clone(),
-    });
-    restore_rate_limits(&connector).await?;
-    // Wakes instances with a backlog.
-    for instance in connector.db.read(|reader| reader.instances_with_work()).await? {
-        connector.instances.mailbox(&connector, &instance);
-    }
-    let lifetime = Lifetime { bot_locks: config.sole, ..Lifetime::default() };
-    let (links, mut tasks) = start_links(&connector, &lifetime);
-    for adapter in connector.adapters.iter() {
-        let persisting =
-            gateway::persist_rate_limits(adapter.clone(), connector.db.clone(), shutdown.clone());
-        tasks.push(gateway::vital("rate limits", &shutdown, persisting));
-    }
-    tasks.push(gateway::vital("access watch", &shutdown, access_watch::run(connector.clone())));
-    tasks.push(gateway::vital("retention", &shutdown, retention::run(connector.clone())));
-    tasks.push(gateway::vital("check", &shutdown, connector.db.clone().check_pages(shutdown.clone())));
-    // Links measure waits and silence by the wall clock.
-    let network = network::watch(links.clone(), config.outward, shutdown.clone());
-    tasks.push(gateway::vital("network", &shutdown, network));
-    let publishing = status::run(connector.clone(), links.clone(), address.to_string());
-    tasks.push(gateway::vital("status", &shutdown, publishing));
-    Ok(RunningConnector { address, connector, writer, tasks, links })
-}
-
-/// Starts a connector without a listener.
 #[cfg(feature = "simulation")]
 pub(crate) async fn start_without_listener(
     config: Config,
 ) -> Result<(crate::simulation::Door, RunningConnector), StartError> {
-    let running = assemble(config, SocketAddr::from(([127, 0, 0, 1], 9))).await?;
-    Ok((crate::simulation::Door::new(running.connector.clone()), running))
+    let (server, running) = assemble(config, SocketAddr::from(([127, 0, 0, 1], 9))).await?;
+    Ok((crate::simulation::Door::new(server), running))
+}
+
+async fn assemble(
+    mut config: Config,
+    address: SocketAddr,
+) -> Result<(Arc<HttpServer>, RunningConnector), StartError> {
+    let path = config.home.join(DATABASE);
+    let shutdown = ShutdownHandle::default();
+    let opened = database::open(&path, config.single_instance.as_ref(), &shutdown).await?;
+    let OpenedDatabase { db, writer, stored } = opened;
+    let url = config.public_url.take().unwrap_or_else(|| format!("http://{address}"));
+    let shared = SharedHandles::new(&mut config, db.clone(), url.clone(), shutdown.clone());
+    restore_rate_limits(&stored.penalties, &shared.adapters);
+    // Wakes instances with a backlog.
+    for instance in &stored.instances_with_work {
+        shared.instances.mailbox(instance);
+    }
+    let server = Arc::new(shared.server(&config, stored.requests_unknown_before));
+    let lifetime = Lifetime {
+        bot_locks: std::mem::take(&mut config.sole),
+        redactor: config.redactor.clone(),
+        ..Lifetime::default()
+    };
+    let (links, mut tasks) = shared.start_links(&config, &lifetime);
+    tasks.extend(shared.start_maintenance());
+    // Links measure waits and silence by the wall clock.
+    let network = network::watch(links.clone(), config.outward, shutdown.clone());
+    tasks.push(gateway::vital("network", &shutdown, network));
+    let status = StatusWriter {
+        db: db.clone(),
+        adapters: shared.adapters,
+        instances: shared.instances,
+        links: links.clone(),
+        home: config.home,
+        listen: address.to_string(),
+        url,
+        shutdown: shutdown.clone(),
+    };
+    tasks.push(gateway::vital("status", &shutdown, status.run()));
+    Ok((server, RunningConnector { address, db, writer, shutdown, tasks, links }))
 }
 
 /// Restores rate limits imposed on earlier processes.
-async fn restore_rate_limits(connector: &ConnectorContext) -> Result<(), Error> {
-    let penalties = connector.db.write(Commit::RateLimit, |tx| tx.penalties_in_force(clock::now())).await?;
-    for adapter in connector.adapters.iter() {
+fn restore_rate_limits(penalties: &[Penalty], adapters: &Adapters) {
+    for adapter in adapters.iter() {
         let own = penalties.iter().filter(|penalty| penalty.platform == adapter.platform());
         adapter.limits().restore(clock::now, own.cloned());
     }
-    Ok(())
 }
 
-fn start_links(
-    connector: &Arc<ConnectorContext>,
-    lifetime: &Lifetime,
-) -> (Vec<LinkHandle>, Vec<JoinHandle<()>>) {
-    let shutdown = &connector.shutdown;
-    let each = connector.adapters.iter().map(|adapter| {
-        let (link, task) = gateway::supervisor(
-            adapter.clone(),
-            ConnectorSink(connector.clone()),
-            shutdown.clone(),
-            lifetime,
-        );
-        (link, gateway::vital("link", shutdown, task))
-    });
-    each.unzip()
+struct SharedHandles {
+    db: Db,
+    queue: Queue,
+    adapters: Arc<Adapters>,
+    media: Arc<MediaFiles>,
+    instances: Arc<Instances>,
+    shutdown: ShutdownHandle,
 }
 
-async fn serve(listener: Listener, connector: Arc<ConnectorContext>) {
-    let shutdown = connector.shutdown.clone();
+impl SharedHandles {
+    fn new(config: &mut Config, db: Db, url: String, shutdown: ShutdownHandle) -> Self {
+        let adapters = Arc::new(Adapters::new(std::mem::take(&mut config.adapters)));
+        let queue = Queue::new(db.clone());
+        let wake_client = WakeClient::new(std::mem::take(&mut config.wake_hosts));
+        #[cfg(feature = "simulation")]
+        let wake_client = wake_client.with_simulated(config.wake.take());
+        let instances = Instances::new(InstanceHandles {
+            queue: queue.clone(),
+            adapters: adapters.clone(),
+            wake_client: Arc::new(wake_client),
+            terms: config.terms,
+            shutdown: shutdown.clone(),
+        });
+        let media = MediaFiles::new(db.clone(), adapters.clone(), &config.home, url);
+        Self { db, queue, adapters, media: Arc::new(media), instances: Arc::new(instances), shutdown }
+    }
+
+    fn server(&self, config: &Config, requests_unknown_before: Option<Millis>) -> HttpServer {
+        let limits = ServerLimits {
+            sockets: Arc::new(Semaphore::new(socket_limit::apply(config.max_sockets))),
+            refusals: Arc::new(Semaphore::new(MAX_REFUSALS)),
+            transfers: Arc::new(Semaphore::new(MAX_TRANSFERS)),
+            gateways: Arc::default(),
+        };
+        let management = Management {
+            db: self.db.clone(),
+            single: config.single_instance.clone(),
+            max_gateways: config.max_gateways,
+            provisioning: ProvisioningLimiter::default(),
+        };
+        let sockets = Arc::new(self.sockets(config, requests_unknown_before));
+        HttpServer { db: self.db.clone(), limits, management, media: self.media.clone(), sockets }
+    }
+
+    fn sockets(&self, config: &Config, requests_unknown_before: Option<Millis>) -> SocketHandles {
+        let actions = ActionHandles {
+            db: self.db.clone(),
+            requests: RequestTable::new(self.db.clone(), requests_unknown_before),
+            media: self.media.clone(),
+            single: config.single_instance.clone(),
+        };
+        SocketHandles {
+            db: self.db.clone(),
+            queue: self.queue.clone(),
+            adapters: self.adapters.clone(),
+            instances: self.instances.clone(),
+            actions: Arc::new(actions),
+            timeouts: SocketTimeouts { silence: config.silence, hello: config.hello_within },
+            shutdown: self.shutdown.clone(),
+        }
+    }
+
+    fn start_links(&self, config: &Config, lifetime: &Lifetime) -> (Vec<LinkHandle>, Vec<JoinHandle<()>>) {
+        let rules = RoutingRules {
+            access: config.access.clone(),
+            single: config.single_instance.clone(),
+            keys: config.keys,
+        };
+        let sink = ConnectorSink {
+            db: self.db.clone(),
+            adapters: self.adapters.clone(),
+            rules: Arc::new(rules),
+            media: self.media.clone(),
+            instances: self.instances.clone(),
+        };
+        let each = self.adapters.iter().map(|adapter| {
+            let shutdown = self.shutdown.clone();
+            let (link, task) = gateway::supervisor(adapter.clone(), sink.clone(), shutdown, lifetime);
+            (link, gateway::vital("link", &self.shutdown, task))
+        });
+        each.unzip()
+    }
+
+    /// Saves rate limits, applies changes of other processes, deletes what has expired and checks the database.
+    fn start_maintenance(&self) -> Vec<JoinHandle<()>> {
+        let Self { db, adapters, shutdown, .. } = self;
+        let persist = |adapter: &Arc<_>| {
+            let task = gateway::persist_rate_limits(Arc::clone(adapter), db.clone(), shutdown.clone());
+            gateway::vital("rate limits", shutdown, task)
+        };
+        let mut tasks: Vec<_> = adapters.iter().map(persist).collect();
+        let watch = access_watch::run(db.clone(), self.instances.clone(), shutdown.clone());
+        tasks.push(gateway::vital("access watch", shutdown, watch));
+        let retention = retention::run(db.clone(), self.media.folder().to_owned(), shutdown.clone());
+        tasks.push(gateway::vital("retention", shutdown, retention));
+        tasks.push(gateway::vital("check", shutdown, db.clone().check_pages(shutdown.clone())));
+        tasks
+    }
+}
+
+async fn serve(listener: Listener, server: Arc<HttpServer>, shutdown: ShutdownHandle) {
+    let handle = move |request| {
+        let server = server.clone();
+        async move { server.handle(request).await }
+    };
     petasos_runtime::select! {
-        _never = listener.serve(move |request| routes::handle(connector.clone(), request)) => {}
+        _never = listener.serve(handle) => {}
         () = shutdown.stopped() => {}
     }
 }
@@ -174,22 +254,30 @@ impl RunningConnector {
         &self.links
     }
 
-    /// Waits for `stop` or a failed task, then shuts down. `true`: `stop` resolved.
-    pub async fn wait(self, stop: impl Future<Output = ()>) -> bool {
-        let Self { connector, writer, tasks, .. } = self;
-        petasos_runtime::select! {
-            () = stop => {}
-            () = connector.shutdown.stopped() => {}
-        }
-        connector.shutdown.stop();
-        let asked = !connector.shutdown.failed();
+    /// Waits for `stop`, a failed task, or damage that a restart salvages, then shuts down.
+    pub async fn wait(self, stop: impl Future<Output = ()>) -> StopCause {
+        let Self { db, writer, shutdown, tasks, .. } = self;
+        let cause = petasos_runtime::select! {
+            () = stop => StopCause::Requested,
+            () = shutdown.stopped() => StopCause::TaskFailed,
+            () = salvage_due(&db) => StopCause::DatabaseDamaged,
+        };
+        shutdown.stop();
         if tokio::time::timeout(SHUTDOWN_TIMEOUT, futures_util::future::join_all(tasks)).await.is_err() {
             tracing::warn!("a task did not stop in time");
         }
-        connector.db.checkpoint().await;
-        drop(connector);
+        db.checkpoint().await;
+        drop(db);
         // Tasks that still hold the database keep its thread alive; the file is complete either way.
         let _ = tokio::time::timeout(Duration::from_secs(1), writer.closed()).await;
-        asked
+        cause
+    }
+}
+
+/// Resolves when the database is damaged and a restart should salvage it.
+async fn salvage_due(db: &Db) {
+    let detail = db.damaged().await;
+    while let Some(pause) = gateway::pause_before_salvage(db, &detail).await {
+        clock::sleep(pause).await;
     }
 }

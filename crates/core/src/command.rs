@@ -56,7 +56,7 @@ macro_rules! commands {
 
 commands! {
     Help = spec("help", "", "List the commands").also(&["commands"]),
-    New = spec("new", "", "Start a fresh session").also(&["reset"]),
+    New = spec("new", "", "Start a new session").also(&["reset"]),
     Stop = spec("stop", "", "Stop the running turn and keep the session"),
     Status = spec("status", "", "Show what the gateway and this session are doing"),
     Sessions = spec("sessions", "", "List earlier sessions of this chat"),
@@ -67,7 +67,7 @@ commands! {
         .waiting(),
     Drop = spec("drop", "<number>", "Drop a message that was given up"),
     Undo = spec("undo", "[count]", "Drop the last exchanges from the session").waiting(),
-    Compress = spec("compress", "[what to keep]", "Summarise the conversation to shorten it")
+    Compress = spec("compress", "[what to keep]", "Replace older messages by a summary")
         .also(&["compact"])
         .waiting(),
     Approve = spec("approve", "[all|id] [session|always]", "Approve a command that waits for approval"),

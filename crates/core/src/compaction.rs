@@ -23,7 +23,6 @@ pub struct Compaction {
     pub prompt: Option<u64>,
 }
 
-/// The rows replaced by a summary.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ReplacedRows {
     /// All rows up to this one are hidden, including an earlier summary,

@@ -18,6 +18,12 @@ macro_rules! text_id {
             }
         }
 
+        impl From<&str> for $name {
+            fn from(text: &str) -> Self {
+                Self(text.into())
+            }
+        }
+
         impl fmt::Display for $name {
             fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
                 f.write_str(&self.0)
@@ -48,6 +54,26 @@ text_id! {
 text_id! {
     /// The current transcript of a session (`20261115_181205_13f6a7af`); changes on `/new`.
     SessionId
+}
+text_id! {
+    /// A run of the HTTP API (`run_…`, `resp_…`, `chatcmpl-…`); the message id of its message.
+    RunId
+}
+text_id! {
+    /// A batch of tasks that a turn gave to subagents (`deleg_0123abcd`).
+    DelegationId
+}
+text_id! {
+    /// A gateway, as its connector names it.
+    GatewayId
+}
+text_id! {
+    /// An agent at a connector; its gateways share one queue.
+    InstanceId
+}
+text_id! {
+    /// The owner of instances at a connector.
+    TenantId
 }
 row_id! {
     InboxId

@@ -31,13 +31,16 @@ pub mod turn;
 pub use delivery::{dead_chat, directory, lane, outbox, rate_limit, target};
 pub use link::outage;
 pub use platform::{capability, provider};
-pub use security::{access, net, pairing, person, scan, secret};
+pub use security::{access, credentials, net, pairing, person, redaction, scan, secret};
 
 pub use capability::Capabilities;
 pub use fault::{Fault, Reached};
-pub use ids::{InboxId, OutboxId, SessionId, SessionKey, TurnId};
+pub use ids::{
+    DelegationId, GatewayId, InboxId, InstanceId, OutboxId, RunId, SessionId, SessionKey, TenantId, TurnId,
+};
 pub use message::{Inbound, LaneId, LinkId, Route, Source};
 pub use platform::Platform;
 pub use provider::Provider;
+pub use redaction::Redactor;
 pub use secret::Secret;
 pub use time::Millis;

@@ -49,7 +49,7 @@ pub const SHUTDOWN_BANNER: &str = "⏹ Gateway shutting down. My work here may b
 // Interrupted turns.
 
 pub const STUCK: &str = "⚠️ I could not finish this. This conversation was interrupted several times in a row, so I have stopped trying. Your next message starts a new session. Please send your message again if you still need an answer.";
-pub const STALE: &str = "⚠️ I was interrupted before I could answer this, and that was too long ago to go on by myself. Please send it again if you still need an answer.";
+pub const STALE: &str = "⚠️ I was interrupted before I could answer this, and that was too long ago to continue without asking. Please send it again if you still need an answer.";
 
 pub fn gave_up(interruptions: u32) -> String {
     format!(
@@ -81,6 +81,11 @@ pub fn held_after_crashes(wait: Duration) -> String {
 }
 
 // Turns that end without a full answer.
+
+/// The stored answer of a turn that was stopped before its first word.
+pub const STOPPED_BEFORE_ANSWER: &str = "(stopped before an answer)";
+/// Behind the visible part of an answer that was stopped.
+pub const STOPPED_SUFFIX: &str = "\n\n(stopped)";
 
 pub const NOTHING_TO_SAY: &str = "I have no answer to that. Please put it differently.";
 pub const STEP_LIMIT: &str = "(I have stopped here: the number of steps allowed for one message is used up. Say “go on” and I will continue from what has been done so far.)";

@@ -131,7 +131,7 @@ impl Message {
 }
 
 /// Replaces a tool result that was removed by compaction.
-pub const CLEARED_TOOL_OUTPUT: &str = "(An older tool output was removed to make room.)";
+pub const CLEARED_TOOL_OUTPUT: &str = "(An older tool output was removed to save space.)";
 
 /// The usage of one model call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]

@@ -14,6 +14,7 @@
 //!
 //! Features: `telegram`, `model`, and `rest` for the others, which need WebSockets.
 
+#![expect(clippy::disallowed_methods, reason = "the services of the outside world run in real time")]
 #![cfg_attr(
     not(any(feature = "telegram", feature = "rest")),
     allow(dead_code, reason = "the model has no rules")

@@ -43,6 +43,7 @@ pub mod shell {
     pub use crate::links::supervisor::{AcceptedBatch, LinkHandle, LinkSink, supervisor};
     pub use crate::runtime::tasks::vital;
     pub use crate::storage::database::{Db, FileStatus, Writer, start as open};
+    pub use crate::storage::salvage::{log_salvage, paced, pause_before_salvage};
 }
 
 pub use api::handle::{Handle, ShutdownTrigger, Submitted};
@@ -79,7 +80,7 @@ pub enum Error {
     Store(petasos_store::Error),
     #[error("{0}")]
     Io(String),
-    #[error("no such {0}")]
+    #[error("there is no such {0}")]
     NotFound(&'static str),
     #[error("the gateway is stopping")]
     Stopping,

@@ -184,7 +184,7 @@ fn ignores_replies_written_before_the_question() {
     let chat = json!({"id": 7, "type": "private"});
     let late = json!({"message_id": 9001, "date": then, "text": "/approve", "from": ada, "chat": chat});
     fixture.telegram.push_update(json!({ "message": late }));
-    fixture.expect_message(7, "No question is waiting");
+    fixture.expect_message(7, "Nothing is waiting for your answer");
     assert!(kept.exists());
     fixture.telegram.push_text(7, 7, "/approve");
     fixture.expect_message(7, "allowed it once");
@@ -200,7 +200,7 @@ fn approval_timeout_blocks_the_command() {
     fixture.expect_message(7, "⌛ No answer in time");
     assert!(kept.exists());
     fixture.telegram.push_text(7, 7, "/approve");
-    fixture.expect_message(7, "No question is waiting");
+    fixture.expect_message(7, "Nothing is waiting for your answer");
     assert!(kept.exists());
 }
 
@@ -248,7 +248,7 @@ fn group_guests_cannot_approve_lastingly() {
         refused(1);
         let choices: Vec<_> = question.1.iter().filter_map(|data| data.split(':').nth(1)).collect();
         assert_eq!(choices, ["once", "deny"], "buttons that its author may press");
-        fixture.expect_message(GROUP, "An administrator may add session or always");
+        fixture.expect_message(GROUP, "An administrator can allow such commands for longer");
         // A client may press a button that was never shown.
         let always = question.1[0].replace(":once:", ":always:");
         fixture.telegram.push_callback(GROUP, 8, question.0, &always);
@@ -303,7 +303,7 @@ fn yolo_applies_to_one_session_only() {
     fixture.telegram.push_text(7, 7, "/yolo");
     fixture.expect_message(7, "I will not ask");
     fixture.telegram.push_text(7, 7, "run: rm -rf ./x");
-    fixture.expect_message(7, "questions are switched off in this session");
+    fixture.expect_message(7, "approval requests are switched off in this session");
     assert!(!gone.exists());
     fixture.telegram.push_text(8, 8, "run: rm -rf ./y");
     expect_question(&fixture, 8, "./y");
@@ -350,7 +350,7 @@ fn crash_loses_the_question_with_notice_and_runs_nothing() {
     // The button is pressed while the gateway is down.
     press(&fixture, 7, &question, "once");
     fixture.start();
-    fixture.expect_message(7, "lost in a restart of the gateway. It was not run.");
+    fixture.expect_message(7, "lost in a restart of the gateway. The command was not run.");
     fixture.expect_message(7, "got error NOT RUN");
     fixture.expect_message(7, "no longer open");
     assert!(kept.exists());
@@ -371,9 +371,9 @@ fn owner_can_answer_by_id_from_another_channel() {
     let question = expect_question(&fixture, 7, "rm -rf");
     let name = question.1[0].rsplit(':').next().unwrap().to_owned();
     fixture.telegram.push_text(8, 8, format!("/approve {name}"));
-    fixture.expect_message(8, "asked to someone else");
+    fixture.expect_message(8, "for another person");
     fixture.telegram.push_text(8, 8, "/approve");
-    fixture.expect_message(8, "No question is waiting");
+    fixture.expect_message(8, "Nothing is waiting for your answer");
     assert!(kept.exists());
     fixture.send_web("page", &format!("/approve {name} session"));
     fixture.expect_message(7, "allowed it for this session");
@@ -481,7 +481,7 @@ fn bare_yes_counts_only_after_the_whole_question() {
     // The reply waits behind the part that hangs.
     eventually("refused", || {
         let due = fixture.read(|reader| reader.items_in(State::Due, 10));
-        due.iter().any(|item| item.draft.text.contains("No question is waiting")).then_some(())
+        due.iter().any(|item| item.draft.text.contains("Nothing is waiting for your answer")).then_some(())
     });
     assert!(kept.exists(), "the end of the command was not shown");
 }

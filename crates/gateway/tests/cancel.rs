@@ -53,8 +53,8 @@ fn dropped_after(fixture: &GatewayFixture, polls: usize, future: impl Future) ->
 
 /// Polls an operation once while no task runs and the router's mailbox is full, then drops it.
 fn dropped_at_a_full_mailbox(fixture: &GatewayFixture, key: &SessionKey, operation: impl Future) {
-    let (busy, is_busy) = mpsc::channel();
-    let (go_on, may_go_on) = mpsc::channel::<()>();
+    let (busy, is_busy) = mpsc::sync_channel(1);
+    let (go_on, may_go_on) = mpsc::sync_channel::<()>(1);
     // Occupies the only worker of the runtime.
     fixture.runtime.spawn(async move {
         busy.send(()).unwrap();
@@ -149,7 +149,7 @@ fn run_request(run: &str, text: &str) -> RunRequest {
 }
 
 fn run(fixture: &GatewayFixture) -> RunRow {
-    fixture.read(|reader| reader.run(RUN)).unwrap()
+    fixture.read(|reader| reader.run(&RUN.into())).unwrap()
 }
 
 fn run_ended(fixture: &GatewayFixture, outcome: MessageOutcome) {
@@ -255,7 +255,7 @@ fn start_run_reaches_its_session_after_the_caller_is_dropped() {
     survives_being_dropped(
         |_| (),
         async |fixture, ()| drop(fixture.handle().start_run(run_request(RUN, "hello")).await),
-        |fixture, ()| fixture.read(|reader| reader.run(RUN)).is_some(),
+        |fixture, ()| fixture.read(|reader| reader.run(&RUN.into())).is_some(),
         |fixture, ()| run_ended(fixture, MessageOutcome::Answered),
     );
 }
@@ -278,7 +278,7 @@ fn stop_run_ends_the_question_after_the_caller_is_dropped() {
     let fixture = GatewayFixture::new(|settings| settings.terminal = Some(TerminalConfig::default()));
     let asking = run_with_open_approval(&fixture);
     dropped_at_a_full_mailbox(&fixture, &asking.key, fixture.handle().stop_run(&asking));
-    assert!(fixture.handle().is_stopping(RUN));
+    assert!(fixture.handle().is_stopping(&RUN.into()));
     run_ended(&fixture, MessageOutcome::Cancelled);
     assert!(fixture.read(|reader| reader.all_open_questions()).is_empty(), "its question waits");
 }

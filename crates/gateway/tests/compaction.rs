@@ -42,9 +42,7 @@ fn exchange_messages(fixture: &GatewayFixture, exchanges: usize) {
 }
 
 fn fixture_with_max_rows(max_rows: usize) -> GatewayFixture {
-    GatewayFixture::new(|settings| {
-        settings.compression = CompactionSettings { enabled: true, rows: max_rows }
-    })
+    GatewayFixture::new(|settings| settings.compaction = CompactionSettings { enabled: true, rows: max_rows })
 }
 
 fn requests(fixture: &GatewayFixture, of: fn(&ChatRequest) -> bool) -> Vec<Arc<ChatRequest>> {
@@ -183,7 +181,7 @@ fn starts_a_fresh_session_when_compaction_is_exhausted() {
     let old = fixture.entry(7).expect("a session").session_id;
     fixture.model.respond(|_| Answer::status(400, OVERFLOW));
     fixture.telegram.push_text(7, 7, "too much");
-    fixture.expect_last_message(7, "started a fresh session");
+    fixture.expect_last_message(7, "started a new session");
     support::eventually("another session", || {
         fixture.entry(7).filter(|entry| entry.session_id != old).map(|_| ())
     });
@@ -194,7 +192,7 @@ fn starts_a_fresh_session_when_compaction_is_exhausted() {
 
 #[test]
 fn names_the_setting_when_compaction_is_off() {
-    let fixture = GatewayFixture::new(|settings| settings.compression.enabled = false);
+    let fixture = GatewayFixture::new(|settings| settings.compaction.enabled = false);
     exchange_messages(&fixture, 8);
     fixture.model.script(Answer::status(400, OVERFLOW));
     fixture.telegram.push_text(7, 7, "more");
@@ -207,13 +205,13 @@ fn names_the_setting_when_compaction_is_off() {
 fn compress_summarises_at_once_with_a_focus() {
     let fixture = GatewayFixture::new(|_| {});
     fixture.telegram.push_text(7, 7, "/compress");
-    fixture.expect_last_message(7, "nothing here to shorten");
+    fixture.expect_last_message(7, "nothing here to summarise");
     exchange_messages(&fixture, 8);
     set_summary(&fixture, || Answer::text("notes about tea").usage(100_000, 20));
     fixture.telegram.push_text(7, 7, "/compact the tea");
-    fixture.expect_last_message(7, "🗜 Compressed");
+    fixture.expect_last_message(7, "🗜 I have summarised");
     let notes = requests(&fixture, is_summary_request);
-    assert!(notes.len() == 1 && notes[0].last_user.contains("concerns: the tea"));
+    assert!(notes.len() == 1 && notes[0].last_user.contains("everything about: the tea"));
     let entry = fixture.entry(7).expect("a session");
     assert!(
         entry.input_tokens >= 100_000 && entry.last_prompt_tokens < 50_000,
@@ -244,8 +242,8 @@ fn compress_can_be_stopped_and_survives_a_crash() {
     fixture.crash();
     gate.open();
     fixture.start();
-    fixture.expect_last_message(7, "🗜 Compressed");
-    assert_eq!(fixture.count(7, "🗜 Compressed"), 1);
+    fixture.expect_last_message(7, "🗜 I have summarised");
+    assert_eq!(fixture.count(7, "🗜 I have summarised"), 1);
 }
 
 #[test]
@@ -268,7 +266,7 @@ fn open_todo_items_survive_the_summary() {
     fixture.expect_last_message(7, "planned");
     exchange_messages(&fixture, 14);
     fixture.telegram.push_text(7, 7, "/compress");
-    fixture.expect_last_message(7, "🗜 Compressed");
+    fixture.expect_last_message(7, "🗜 I have summarised");
     fixture.telegram.push_text(7, 7, "go on");
     fixture.expect_last_message(7, "echo: go on");
     let last = fixture.model.requests().last().expect("a request").clone();

@@ -2,12 +2,13 @@
 
 mod support;
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use petasos_core::admission::BusyMode;
 use petasos_core::transcript::Role;
 use petasos_fakes::model::{Answer, Point};
 use petasos_fakes::telegram::{Fault, Incoming};
+use petasos_runtime::clock;
 use serde_json::json;
 use support::{GatewayFixture, SOON, eventually};
 
@@ -112,7 +113,7 @@ fn queue_mode_gives_separate_messages_separate_turns() {
         fixture.telegram.push_text(7, 7, text);
         eventually("accepted", || (fixture.read(|reader| reader.backlog()).queued == waiting).then_some(()));
         // Messages within a second share a turn.
-        let accepted = Instant::now();
+        let accepted = clock::monotonic();
         eventually("a pause", || (accepted.elapsed() > Duration::from_millis(1_100)).then_some(()));
     }
     // One poll brings both, so they arrive together.
@@ -260,7 +261,7 @@ fn streams_one_message_with_a_bounded_edit_rate() {
     let text = "word ".repeat(60);
     let answer = text.clone();
     fixture.model.respond(move |_| Answer::text(answer.clone()).chunks(60).every(Duration::from_millis(50)));
-    let started = Instant::now();
+    let started = clock::monotonic();
     fixture.telegram.push_text(7, 7, "talk");
     let done = fixture.telegram.wait_until(SOON, |fixture| (fixture.texts(7) == [text.trim()]).then_some(()));
     assert!(done.is_some(), "{:?}", fixture.telegram.texts(7));
@@ -335,7 +336,7 @@ fn lost_acknowledgement_gives_one_marked_copy() {
 fn rate_limited_send_waits_as_long_as_required() {
     let fixture = GatewayFixture::new(|_| {});
     fixture.telegram.on("sendMessage").does(Fault::too_many(2));
-    let started = Instant::now();
+    let started = clock::monotonic();
     fixture.telegram.push_text(7, 7, "hello");
     fixture.expect_messages(7, &["echo: hello"]);
     assert!(started.elapsed() >= Duration::from_secs(2));

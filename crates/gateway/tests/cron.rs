@@ -136,7 +136,7 @@ fn suppresses_silence_and_repeated_failures() {
     assert_eq!(world.telegram.texts(7).len(), 1, "the same news again");
     let well = run(4, Answer::text("all is well"));
     assert_eq!((well.last.unwrap().status.as_str(), well.failures), ("ok", 0));
-    world.expect_last_message(7, "(It had failed 2 times in a row.)");
+    world.expect_last_message(7, "(The job had failed 2 times in a row before.)");
 }
 
 #[test]

@@ -119,7 +119,7 @@ fn send_message_reaches_only_listed_chats() {
     for (to, want) in [
         ("telegram:12345", "neither a home channel"),
         ("telegram:7", "just answer"),
-        ("local", "is no chat"),
+        ("local", "is not a chat"),
         ("discord", "no home channel"),
         ("telegram:90, telegram:12345", "neither a home channel"),
     ] {
@@ -201,7 +201,7 @@ fn job_delivers_only_where_its_author_may_send() {
     let job = || fixture.read(|reader| reader.jobs()).into_iter().map(|(job, _)| job).next_back();
     for to in ["telegram:12345", "telegram:@someone", "origin, telegram:12345", "telegram:12345:3"] {
         let refused = create(7, to);
-        assert!(refused.contains("neither this chat nor a home channel"), "{to}: {refused}");
+        assert!(refused.contains("neither this chat, nor a home channel"), "{to}: {refused}");
     }
     assert_eq!(job(), None, "nothing is kept of them");
     for to in ["origin", "telegram:7", "telegram:90", "all", "telegram", "local", "discord"] {

@@ -6,9 +6,10 @@ mod support;
 
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::PathBuf;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use petasos_fakes::model::Answer;
+use petasos_runtime::clock;
 use rustix::process::{Pid, test_kill_process};
 use serde_json::{Value, json};
 use support::{GatewayFixture, eventually};
@@ -143,7 +144,7 @@ fn kills_process_group_of_hanging_hook() {
         ("asked", "events: ['command:help']\ntimeout: 1", hang),
         ("diary", "events: [agent:end]", APPEND_INPUT),
     ]);
-    let begun = Instant::now();
+    let begun = clock::monotonic();
     world.telegram.push_text(7, 7, "hello");
     world.expect_messages(7, &["echo: hello"]);
     eventually("the other one is told", || (logged_events(&world, "diary").len() == 1).then_some(()));

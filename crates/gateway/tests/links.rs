@@ -5,7 +5,7 @@ mod support;
 
 use std::net::Ipv4Addr;
 use std::sync::atomic::{AtomicU8, Ordering};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use futures_util::FutureExt;
 use petasos_core::Platform;
@@ -16,6 +16,7 @@ use petasos_gateway::home::clean;
 use petasos_gateway::network::OutboundAddresses;
 use petasos_gateway::retention::disk::DiskLimits;
 use petasos_gateway::{DATABASE, HomeChannel, LocalService, UnavailablePlatform};
+use petasos_runtime::clock;
 use serde_json::json;
 use support::{GatewayFixture, telegram};
 
@@ -46,7 +47,7 @@ fn announces_long_outage_once_when_a_home_is_reachable() {
     };
     world.runtime.block_on(world.handle().link_retry("telegram")).expect("tried");
     support::eventually("down", down);
-    let since = Instant::now();
+    let since = clock::monotonic();
     support::eventually("worth telling", || (since.elapsed() > 2 * patience).then_some(()));
     world.telegram.up().expect("telegram comes back");
     world.runtime.block_on(world.handle().link_retry("telegram")).expect("tried");
@@ -212,7 +213,7 @@ fn lists_unavailable_platform_without_side_effects() {
     world.telegram.push_text(7, 7, "/platform");
     world.expect_last_message(
         7,
-        "slack: stopped (slack_misconfigured, fatal), nothing received yet; the owner must fix it",
+        "slack: stopped (slack_misconfigured, fatal), nothing received yet; the owner must correct this",
     );
 }
 

@@ -30,11 +30,12 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
-use std::time::Instant;
 
 use petasos_platforms::Adapter;
+use petasos_runtime::clock;
 use platform::MatrixPlatform;
 use rows::{FaultRow, Form, ROWS, VisibleResult};
+use tokio::time::Instant;
 
 struct MatrixColumn {
     name: &'static str,
@@ -84,7 +85,7 @@ fn every_fault_yields_one_answer_or_marked_duplicate() {
         .collect();
     let next = AtomicUsize::new(0);
     let done = Mutex::new(BTreeMap::new());
-    let started = Instant::now();
+    let started = clock::monotonic();
     thread::scope(|scope| {
         for _hand in 0..CONCURRENT_CELLS.min(cells.len()) {
             scope.spawn(|| {

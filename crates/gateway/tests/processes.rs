@@ -3,7 +3,7 @@
 mod support;
 
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use petasos_agent::TerminalConfig;
 use petasos_core::admission::BusyMode;
@@ -11,6 +11,7 @@ use petasos_core::transcript::Role;
 use petasos_core::{Millis, Platform, SessionKey};
 use petasos_fakes::Gate;
 use petasos_fakes::model::{Answer, ChatRequest, Point};
+use petasos_runtime::clock;
 use serde_json::json;
 use support::{GatewayFixture, SOON, Setup, eventually, key};
 
@@ -90,7 +91,7 @@ fn process_end_starts_its_own_turn() {
     let world = world(|_| {});
     world.telegram.push_text(7, 7, format!("run: {}", wait_for_file("go")));
     world.expect_messages(7, &["started"]);
-    let asked = Instant::now();
+    let asked = clock::monotonic();
     std::fs::write(world.home().join("go"), "").unwrap();
     world.expect_message(7, "completed normally (exit code 0)");
     assert!(asked.elapsed() < Duration::from_secs(30), "{:?}", asked.elapsed());
@@ -297,18 +298,15 @@ fn reports_hundred_random_ends_once_to_their_chats() {
         world.crash();
         world.start();
     }
-    let patience = Instant::now() + Duration::from_secs(120);
-    while Instant::now() < patience {
+    let settled = || {
         let open = world.read(|reader| {
             let backlog = reader.backlog()?;
             let live = reader.processes(Millis(u64::MAX >> 2))?.len() as u64;
             Ok(backlog.queued + backlog.claimed + live + reader.queued_completions()?.len() as u64)
         });
-        if open == 0 {
-            break;
-        }
-        std::thread::park_timeout(Duration::from_millis(50));
-    }
+        open == 0
+    };
+    petasos_fakes::wait::eventually("all work is done", Duration::from_secs(120), settled);
     wait_until_idle(&world);
     // A call that a crash interrupted may or may not have started its process; started ones are in the table.
     let rows = world.read(|reader| reader.processes(Millis(0)));

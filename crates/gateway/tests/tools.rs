@@ -123,7 +123,7 @@ fn loop_guard_withdraws_tools_when_enabled() {
     let requests = fixture.model.requests();
     assert_eq!(requests.len(), 6);
     assert!(requests[4].tools().contains(&"read_file") && requests[5].tools().is_empty());
-    assert!(requests[5].last_user.contains("round in circles"), "{}", requests[5].last_user);
+    assert!(requests[5].last_user.contains("repeat without progress"), "{}", requests[5].last_user);
 }
 
 #[test]

@@ -1,5 +1,5 @@
 //! Inbound sink: adapters hand over batches, which the gateway commits before the platform gets an
-//! acknowledgement.
+//! acknowledgement. An adapter waits for the commit (backpressure).
 //!
 //! Invariant: an adapter advances its cursor only after `commit` returned `Ok`. A crash or a dropped batch
 //! leaves the cursor where it was, and the platform delivers the events again.
@@ -28,6 +28,20 @@ pub enum CommitResult {
     /// Nothing was stored: no turn may start now. Only for events sent by programs; people get a notice in
     /// their chat.
     Closed(NotAccepting),
+}
+
+/// Bytes of a message; far above the limits of the platforms.
+pub(crate) const TEXT_LIMIT: usize = 1024 * 1024;
+
+/// Cuts a message at the limit and says so in its text.
+pub(crate) fn truncated(mut text: String) -> String {
+    if text.len() <= TEXT_LIMIT {
+        return text;
+    }
+    let size = text.len();
+    text.truncate(text.floor_char_boundary(TEXT_LIMIT));
+    text.push_str(&format!("\n[cut here: the message was {size} bytes long]"));
+    text
 }
 
 /// Events and the cursor after them. Dropping it without a result means `NotStored`.

@@ -1,11 +1,5 @@
-//! The relay protocol between a gateway, which dials, and a connector, which holds the platform credentials.
-//!
-//! `wire` reads and writes lines and frames, `messages` are their payloads, `auth` finds and authenticates the peer.
-//! `machines` holds the decisions of both ends: `channel` (connect, idle, sleep) for the gateway, `session` (queue,
-//! window, idle flag) for one instance at the connector.
-//!
-//! Input from the peer is never fatal: malformed lines are reported and skipped, unknown ones ignored, and everything
-//! is bounded.
+//! The relay protocol between a gateway, which dials, and a connector, which holds the platform credentials. Input from
+//! the peer is never fatal: malformed lines are reported and skipped, unknown ones ignored, and everything is bounded.
 #![no_std]
 
 extern crate alloc;
@@ -29,14 +23,11 @@ pub use frame::{FromConnector, FromGateway, Malformed, TooLong};
 pub use lines::Lines;
 pub use session::Session;
 
-/// Size limit of a line that is read, and of a WebSocket message.
+/// Of a line that is read, and of a WebSocket message.
 pub const LONGEST_READ: usize = 1 << 20;
-/// Size limit of a line that is written.
 pub const LONGEST_WRITTEN: usize = 1_000_000;
-/// Identities per socket.
 pub const MOST_IDENTITIES: usize = 32;
 
-/// Close codes and reasons.
 pub mod close {
     pub const GOING_AWAY: u16 = 1001;
     pub const NO_HELLO: u16 = 1008;

@@ -71,6 +71,12 @@ pub enum PlantedBug {
     RepeatsRuns,
     /// A gateway that can store nothing stays connected, until the connector dead-letters its messages.
     StaysConnected,
+    /// Commits are written without a sync.
+    UnsyncedCommits,
+    /// A file of the home that must survive a power cut is replaced without a sync.
+    UnsyncedFiles,
+    /// A downloaded file is stored without a sync.
+    UnsyncedDownloads,
 }
 
 /// Whether the simulation of this thread has this bug.

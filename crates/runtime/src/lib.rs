@@ -4,6 +4,8 @@
 //! [`simulation::Simulation`], time is virtual, randomness comes from the seed, and one task runs at a time, chosen by the
 //! seed. Other threads are not affected.
 
+#![expect(clippy::disallowed_methods, reason = "the functions that the rest of the workspace uses instead")]
+
 pub mod clock;
 pub mod fault_injection;
 pub mod random;
@@ -13,7 +15,7 @@ pub mod simulation;
 pub mod task;
 
 pub use select::first_branch;
-pub use task::{annotate, blocking, scheduled, spawn};
+pub use task::{annotate, blocking, spawn, spawn_into};
 
 #[doc(hidden)]
 pub use tokio;

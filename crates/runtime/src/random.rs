@@ -19,7 +19,12 @@ pub fn bytes<const N: usize>() -> [u8; N] {
     bytes
 }
 
-/// 32 random bytes in hex, for links and cookies.
+/// `N` random bytes in hex, for ids.
+pub fn hex<const N: usize>() -> String {
+    petasos_core::text::hex(&bytes::<N>())
+}
+
+/// For links and cookies.
 pub fn secret() -> String {
-    bytes::<32>().iter().map(|byte| format!("{byte:02x}")).collect()
+    hex::<32>()
 }

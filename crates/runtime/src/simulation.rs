@@ -72,7 +72,6 @@ thread_local! {
     static PLANTED: Cell<Option<PlantedBug>> = const { Cell::new(None) };
 }
 
-/// The simulation of this thread.
 pub fn current() -> Option<Simulation> {
     CURRENT.with_borrow(Clone::clone)
 }
@@ -401,24 +400,6 @@ impl<F: Future> Drop for Scheduled<F> {
 fn message(payload: &(dyn Any + Send)) -> String {
     let text = payload.downcast_ref::<&str>().map(|text| (*text).to_owned());
     text.or_else(|| payload.downcast_ref::<String>().cloned()).unwrap_or_else(|| "a panic".into())
-}
-
-/// A future for a `JoinSet`, with or without a simulation.
-#[derive(Debug)]
-pub enum MaybeScheduled<F: Future> {
-    Plain(Pin<Box<F>>),
-    Scheduled(Scheduled<F>),
-}
-
-impl<F: Future> Future for MaybeScheduled<F> {
-    type Output = F::Output;
-
-    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<F::Output> {
-        match &mut *self {
-            Self::Plain(future) => future.as_mut().poll(context),
-            Self::Scheduled(scheduled) => Pin::new(scheduled).poll(context),
-        }
-    }
 }
 
 #[cfg(test)]

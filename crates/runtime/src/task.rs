@@ -3,7 +3,7 @@
 use std::future::Future;
 use std::pin::Pin;
 
-use tokio::task::JoinHandle;
+use tokio::task::{AbortHandle, JoinHandle, JoinSet};
 
 /// `tokio::spawn`, scheduled by a simulation if one runs. The future is boxed, so that tokio's task code is compiled once
 /// for each output type, not for each future.
@@ -32,22 +32,16 @@ where
     tokio::task::spawn_blocking(work)
 }
 
-/// Prepares a future for a `JoinSet`.
-#[cfg(not(feature = "simulation"))]
-pub fn scheduled<F: Future>(future: F) -> F {
-    future
-}
-
-/// Prepares a future for a `JoinSet`: scheduled by a simulation if one runs.
-#[cfg(feature = "simulation")]
-pub fn scheduled<F>(future: F) -> crate::simulation::MaybeScheduled<F>
+/// `JoinSet::spawn`, scheduled by a simulation if one runs.
+pub fn spawn_into<F>(tasks: &mut JoinSet<F::Output>, future: F) -> AbortHandle
 where
-    F: Future + Send + 'static,
+    F: Future<Output: Send + 'static> + Send + 'static,
 {
-    match crate::simulation::current() {
-        Some(simulation) => crate::simulation::MaybeScheduled::Scheduled(simulation.schedule(future)),
-        None => crate::simulation::MaybeScheduled::Plain(Box::pin(future)),
+    #[cfg(feature = "simulation")]
+    if let Some(simulation) = crate::simulation::current() {
+        return tasks.spawn(simulation.schedule(future));
     }
+    tasks.spawn(future)
 }
 
 /// Names what the current task works on, for a simulation that has to relate what the task does to a request.

@@ -165,6 +165,7 @@ pub(crate) struct Plan {
     pub(crate) streaming: bool,
     /// The process is killed before or after a commit.
     pub(crate) crash_odds: u64,
+    /// Limit of crashes; up to two are at other times than commits.
     pub(crate) crashes: u32,
     /// A platform request fails.
     pub(crate) send_odds: u64,
@@ -305,6 +306,10 @@ impl Plan {
                 (plan.full, plan.stops, plan.completions) = (rng.between(1, 4), rng.below(2), rng.below(3));
                 (plan.crash_odds, plan.crashes, plan.send_odds) = (rng.pick(&[0, 20]), 2, 60);
             }
+        }
+        if plan.crashes == 0 {
+            // Also where the scenario is about something else. A stream of its own, so that nothing else changes.
+            plan.crashes = u32::from(Rng::new(case.seed, 8).chance(300));
         }
         plan.messages = case.messages.map_or(plan.messages, |most| plan.messages.min(u64::from(most)));
         plan.faults = case.faults.map_or(plan.faults, |most| plan.faults.min(most));

@@ -9,7 +9,9 @@ pub(crate) const START: Millis = Millis(1_790_000_000_000);
 pub struct Figures {
     pub steps: u64,
     pub commits: u64,
+    /// `kill -9` and power cuts.
     pub crashes: u64,
+    pub power_cuts: u64,
     /// Suspects that were held, and in the shipped gateway have been cleared.
     pub held: u64,
     pub stops: u64,
@@ -42,6 +44,7 @@ impl Figures {
         self.steps += one.steps;
         self.commits += one.commits;
         self.crashes += one.crashes;
+        self.power_cuts += one.power_cuts;
         self.held += one.held;
         self.stops += one.stops;
         self.faults += one.faults;

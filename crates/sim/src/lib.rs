@@ -5,13 +5,15 @@
 //! at commits and in between. `truth` checks the guarantees of `promise` after every commit and every request.
 //! `shrink` reduces a failing case and `plant` names bugs that the simulation must find.
 //!
-//! The store is the real one in a file. Power loss is tested with the real program instead.
+//! The store is the real one in a file. Its file operations are recorded, and a crash is `kill -9` or a power cut by the
+//! seed: see `home`.
 
 #![allow(clippy::expect_used, reason = "a simulation that cannot go on stops")]
 
 mod case;
 mod figures;
 mod gateway;
+mod home;
 mod outside;
 mod plant;
 mod promise;

@@ -5,8 +5,8 @@
 
 use std::io::Write;
 use std::process::ExitCode;
-use std::time::Instant;
 
+use petasos_runtime::clock;
 use petasos_sim::{Bug, Case, Figures, Scenario, Story, run, shrink, workshop};
 
 /// Cases that once failed; the ordinary tests run them all.
@@ -78,7 +78,7 @@ fn soak(seeds: &str, first: &str, scenario: Option<Scenario>) -> ExitCode {
         return usage("seeds are numbers");
     };
     let shop = workshop();
-    let started = Instant::now();
+    let started = clock::monotonic();
     let mut total = Figures::default();
     let mut failed = 0;
     for seed in first..first + seeds {

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use petasos_core::message::ChatType;
-use petasos_core::{Fault, InboxId, Millis, OutboxId, Platform, Reached, Source, TurnId};
+use petasos_core::{Fault, InboxId, Millis, OutboxId, Platform, Reached, RunId, Source, TurnId};
 
 use petasos_runtime::simulation::rng::Rng;
 
@@ -137,7 +137,7 @@ pub(crate) struct Errand {
 pub(crate) struct Run {
     pub(crate) chat: u64,
     /// The run id.
-    pub(crate) id: Option<String>,
+    pub(crate) id: Option<RunId>,
     pub(crate) inbox: Option<InboxId>,
     /// A stop was requested.
     pub(crate) stopped: bool,

@@ -74,10 +74,16 @@ pub enum Bug {
     ForgetsFiles,
     /// A run is one commit, the name of its request another.
     RepeatsRuns,
+    /// Commits are written without a sync.
+    UnsyncedCommits,
+    /// A file of the home that must survive a power cut is replaced without a sync.
+    UnsyncedFiles,
+    /// A downloaded file is stored without a sync.
+    UnsyncedDownloads,
 }
 
 impl Bug {
-    pub const ALL: [Self; 32] = [
+    pub const ALL: [Self; 35] = [
         Self::CursorFirst,
         Self::ForgetsMerged,
         Self::AnswerAfterEnd,
@@ -110,6 +116,9 @@ impl Bug {
         Self::HidesTooMuch,
         Self::ForgetsFiles,
         Self::RepeatsRuns,
+        Self::UnsyncedCommits,
+        Self::UnsyncedFiles,
+        Self::UnsyncedDownloads,
     ];
 
     /// The promises that it breaks; it must be found as one of them.
@@ -121,7 +130,10 @@ impl Bug {
             | Self::DeletesOnDelivery
             | Self::CursorBeforeQueue
             | Self::AcksBeforeCommit
-            | Self::IgnoresRefusals => &[Promise::G1],
+            | Self::IgnoresRefusals
+            | Self::UnsyncedCommits => &[Promise::G1],
+            // The file has other content, or cannot be found.
+            Self::UnsyncedDownloads => &[Promise::G1, Promise::G2],
             Self::ForgetsMerged
             | Self::StaysConnected
             | Self::ForgetsSuspects
@@ -129,9 +141,9 @@ impl Bug {
             | Self::HidesTooMuch
             | Self::ForgetsFiles
             | Self::ForgetsCandidates => &[Promise::G2],
-            // Its start is not on disk, and its answer is in no outbox.
-            Self::RefusedStep => &[Promise::G2, Promise::G3, Promise::G4],
-            Self::BeginsWhileDraining => &[Promise::G6],
+            // Its start is not on disk, its answer is in no outbox, or the report that it answers is not settled.
+            Self::RefusedStep => &[Promise::G2, Promise::G3, Promise::G4, Promise::G8],
+            Self::BeginsWhileDraining | Self::UnsyncedFiles => &[Promise::G6],
             Self::AnswerAfterEnd => &[Promise::G2, Promise::G4],
             Self::RepeatsTools | Self::RunsJobTwice | Self::RepeatsRuns => &[Promise::G3],
             // The wrong answer counts as one: nobody sees the right one.
@@ -158,7 +170,8 @@ impl Bug {
             | Self::RepeatsTools
             | Self::ForgetsSuspects
             | Self::ForgetsCandidates
-            | Self::AcksBeforeCommit => Scenario::Crash,
+            | Self::AcksBeforeCommit
+            | Self::UnsyncedCommits => Scenario::Crash,
             Self::ForgetsMerged | Self::AcceptsStaleResult | Self::CurrentChat | Self::LosesSteering => {
                 Scenario::Conversation
             }
@@ -177,7 +190,8 @@ impl Bug {
             Self::RunsJobTwice | Self::ReportsTwice => Scenario::Jobs,
             Self::SilenceIsConsent => Scenario::Approvals,
             Self::HidesTooMuch => Scenario::Compaction,
-            Self::ForgetsFiles => Scenario::Media,
+            Self::ForgetsFiles | Self::UnsyncedDownloads => Scenario::Media,
+            Self::UnsyncedFiles => Scenario::Storm,
             Self::RepeatsRuns => Scenario::Runs,
         }
     }
@@ -217,6 +231,9 @@ impl Bug {
             Self::HidesTooMuch => PlantedBug::HidesTooMuch,
             Self::ForgetsFiles => PlantedBug::ForgetsFiles,
             Self::RepeatsRuns => PlantedBug::RepeatsRuns,
+            Self::UnsyncedCommits => PlantedBug::UnsyncedCommits,
+            Self::UnsyncedFiles => PlantedBug::UnsyncedFiles,
+            Self::UnsyncedDownloads => PlantedBug::UnsyncedDownloads,
         }
     }
 }

@@ -28,7 +28,10 @@ fn all_keep_their_promises(seeds: impl Iterator<Item = u64>) {
     }
     // Guards against runs in which nothing happens.
     assert!(total.commits > 5_000 && total.sends > 1_000 && total.calls > 500, "{total:?}");
-    assert!(total.crashes > 40 && total.faults > 200 && total.stops > 10, "{total:?}");
+    assert!(
+        total.crashes > 40 && total.power_cuts > 15 && total.faults > 200 && total.stops > 10,
+        "{total:?}"
+    );
     assert!(total.held > 3, "{total:?}");
     assert!(total.grants > 5 && total.sleeps > 3 && total.refusals > 50, "{total:?}");
     assert!(total.consents > 1 && total.denials > 10 && total.summaries > 10, "{total:?}");

@@ -3,7 +3,12 @@
 //! Each writer offers one message of 500 bytes, waits until it is committed and synced, and offers the next. One thread
 //! owns the store, commits all waiting messages as one group, and maintains the log like the gateway. The modes are
 //! interleaved. `PETASOS_JOURNAL_ROUNDS` (5) and `PETASOS_JOURNAL_MS` (2000 per sample) set the size.
+//!
+//! To find out what costs time: `PETASOS_JOURNAL_WRITERS=1,8` selects the numbers of writers; `PETASOS_JOURNAL_WARM=6000`
+//! writes that many pages to the log before each sample, so that no sample contains the growth of the file;
+//! `PETASOS_JOURNAL_LIMITS=1000,1500,512` replaces the three limits of the checkpoints beside commits (due, reset, tail).
 
+#![expect(clippy::disallowed_methods, reason = "a benchmark measures real time")]
 #![allow(clippy::expect_used)]
 
 use std::sync::mpsc::{self, Receiver, SyncSender};
@@ -15,7 +20,7 @@ use petasos_core::{Inbound, Millis, Platform, SessionKey, Source};
 use petasos_store::{Checkpointer, Error, LogProbe, LogState, Store};
 
 const MOST_IN_GROUP: usize = 512;
-const WRITERS: [usize; 4] = [1, 8, 64, 256];
+const WRITERS: [u64; 4] = [1, 8, 64, 256];
 
 /// Checkpoint mode.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -37,7 +42,8 @@ fn main() {
         "{:>8} {:>12} {:>10} {:>10} {:>10} {:>10} {:>10} {:>12}",
         "writers", "checkpoints", "rows/s", "p50 ms", "p99 ms", "p99.9 ms", "max ms", "rows/commit"
     );
-    for writers in WRITERS {
+    for writers in numbers("PETASOS_JOURNAL_WRITERS").unwrap_or(WRITERS.into()) {
+        let writers = usize::try_from(writers).expect("a small number");
         let [none, beside, before] = samples(writers, rounds, run);
         for (way, sample) in WAYS.into_iter().zip([&none, &beside, &before]) {
             sample.print(writers, way);
@@ -52,6 +58,42 @@ fn main() {
 
 fn size(name: &str, normally: u64) -> u64 {
     std::env::var(name).ok().and_then(|it| it.parse().ok()).unwrap_or(normally)
+}
+
+/// A list of numbers, separated by commas.
+fn numbers(name: &str) -> Option<Vec<u64>> {
+    let text = std::env::var(name).ok()?;
+    Some(text.split(',').map(|number| number.trim().parse().expect("numbers")).collect())
+}
+
+/// Limits of the checkpoints beside commits, in pages. The product's are in `connection/checkpoint.rs`.
+#[derive(Debug, Clone, Copy)]
+struct Limits {
+    due: u64,
+    reset: u64,
+    tail: u64,
+}
+
+impl Limits {
+    fn from_env() -> Option<Self> {
+        let limits = numbers("PETASOS_JOURNAL_LIMITS")?;
+        let [due, reset, tail] = limits[..] else { panic!("PETASOS_JOURNAL_LIMITS=due,reset,tail") };
+        Some(Self { due, reset, tail })
+    }
+}
+
+/// Writes pages to the log, so that its file has grown, and makes it restart.
+fn warm_up(store: &mut Store, pages: u64) {
+    let text = "x".repeat(64 << 10);
+    let filling = store.checkpointer().expect("a checkpointer");
+    for number in 0.. {
+        if store.log_state().expect("a log").pages >= pages {
+            break;
+        }
+        store.write(|tx| tx.put_meta(&format!("warm{}", number % 50), &text)).expect("a commit");
+    }
+    let log = filling.run().expect("checkpointed");
+    assert_eq!(log.waiting(), 0, "the next commit restarts the log");
 }
 
 fn goal(name: &str, ratio: f64, is_met: impl Fn(f64) -> bool) {
@@ -122,7 +164,11 @@ struct Job {
 
 fn measure(writers: usize, way: Checkpoints, run: Duration) -> Sample {
     let folder = tempfile::tempdir_in(".").expect("a folder on a real disk");
-    let store = Store::open(folder.path().join("petasos.db")).expect("a new database");
+    let mut store = Store::open(folder.path().join("petasos.db")).expect("a new database");
+    if let Some(pages) = numbers("PETASOS_JOURNAL_WARM") {
+        warm_up(&mut store, pages[0]);
+        store.checkpoint_in_commits().expect("as after the open");
+    }
     let (jobs, waiting) = mpsc::sync_channel(MOST_IN_GROUP);
     let owner = thread::spawn(move || Owner::new(store, way).run(&waiting));
     let began = Instant::now();
@@ -153,6 +199,8 @@ struct Owner {
 enum Log {
     InCommits,
     Beside(LogProbe, SyncSender<()>, JoinHandle<()>),
+    /// Beside commits with other limits, and jobs since the log was read.
+    Limited(Limits, usize, SyncSender<()>, JoinHandle<()>),
     Between(Box<Checkpointer>),
 }
 
@@ -166,7 +214,11 @@ impl Owner {
                 let (due, signals) = mpsc::sync_channel(1);
                 let beside = checkpointer();
                 let run = move || signals.iter().for_each(|()| checkpointed(beside.run()));
-                Log::Beside(LogProbe::default(), due, thread::spawn(run))
+                let thread = thread::spawn(run);
+                match Limits::from_env() {
+                    Some(limits) => Log::Limited(limits, 0, due, thread),
+                    None => Log::Beside(LogProbe::default(), due, thread),
+                }
             }
         };
         Self { store, log, commits: 0, waits: vec![], paused: Duration::ZERO, last_pause: None }
@@ -190,7 +242,9 @@ impl Owner {
             }
             self.after_commit(jobs);
         }
-        if let Log::Beside(_, due, thread) = std::mem::replace(&mut self.log, Log::InCommits) {
+        if let Log::Beside(_, due, thread) | Log::Limited(.., due, thread) =
+            std::mem::replace(&mut self.log, Log::InCommits)
+        {
             drop(due);
             thread.join().expect("the checkpointer");
         }
@@ -213,6 +267,21 @@ impl Owner {
                     let _ = due.try_send(());
                 }
                 checkpointed(self.store.bound_log(log));
+            }
+            Log::Limited(limits, since, due, _) => {
+                *since += jobs;
+                if *since < 16 {
+                    return;
+                }
+                let log = self.store.log_state().expect("a log");
+                // Near its bound the log is read after every commit.
+                *since = if log.pages > limits.reset { 16 } else { 0 };
+                if log.waiting() >= limits.due {
+                    let _ = due.try_send(());
+                }
+                if log.pages > limits.reset && log.waiting() > 0 && log.waiting() <= limits.tail {
+                    checkpointed(self.store.checkpoint_passive().map(|()| log));
+                }
             }
             Log::Between(checkpointer) => {
                 let from = Instant::now();

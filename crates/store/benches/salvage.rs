@@ -3,6 +3,7 @@
 //! The rows of each session are spread over the whole table, as in a home used for months. Pages of `messages` and of its
 //! indexes are overwritten. `PETASOS_SALVAGE_CHATS` (100,000) sets the size.
 
+#![expect(clippy::disallowed_methods, reason = "a benchmark measures real time")]
 #![allow(clippy::expect_used)]
 
 #[path = "../tests/store/fill.rs"]

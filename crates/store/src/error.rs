@@ -43,6 +43,22 @@ pub enum Error {
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
 impl Error {
+    /// Whether a salvage is necessary.
+    pub const fn is_damage(&self) -> bool {
+        match self {
+            Self::Corrupt(_) | Self::NotDatabase | Self::Unreadable(_) => true,
+            Self::Full
+            | Self::ReadOnly
+            | Self::Io(_)
+            | Self::Detached(_)
+            | Self::Busy
+            | Self::Conflict(_)
+            | Self::Missing(_)
+            | Self::Broken
+            | Self::Sql(_) => false,
+        }
+    }
+
     /// Classifies the error: retry later, refused, or fatal until an operator acts.
     pub fn fault(&self) -> Fault {
         match self {
@@ -84,7 +100,7 @@ fn from_code(code: ErrorCode, detail: String) -> Error {
         ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked | ErrorCode::FileLockingProtocolFailed => {
             Error::Busy
         }
-        ErrorCode::ConstraintViolation => Error::Conflict("a row with this identity exists"),
+        ErrorCode::ConstraintViolation => Error::Conflict("a row with this identity already exists"),
         _ => Error::Sql(detail),
     }
 }
@@ -98,10 +114,7 @@ pub enum OpenError {
     Older { path: PathBuf, found: u32, known: u32 },
     #[error("{path} is damaged ({detail})", path = .path.display())]
     Corrupt { path: PathBuf, detail: String },
-    #[error(
-        "{path} is gone, but {sign} shows that it existed; put it back, or remove {sign} to start afresh",
-        path = .path.display(), sign = .sign.display()
-    )]
+    #[error("{path} is missing, although {sign} shows that it existed", path = .path.display(), sign = .sign.display())]
     Vanished { path: PathBuf, sign: PathBuf },
     #[error("{path} is not a Petasos database; move it away or choose another home", path = .path.display())]
     Foreign { path: PathBuf },

@@ -55,7 +55,7 @@ pub use inbox::receipts::{MessageReceipt, MessageStage};
 pub use inbox::unreadable::UnreadableEvent;
 pub use inbox::{Accepted, Backlog, PendingMessage};
 pub use maintenance::archive::{Archive, ArchiveCandidate, ArchiveRule, RestoreOutcome};
-pub use maintenance::backup::{CheckedCopy, DatabaseProgress, check_copy};
+pub use maintenance::backup::{CheckedCopy, DatabaseProgress, check_copy, finish_connector_copy};
 pub use maintenance::page_check::CheckPiece;
 pub use maintenance::retention::Pruned;
 pub use maintenance::size::DatabaseSize;

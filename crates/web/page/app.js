@@ -146,7 +146,7 @@ class Stream {
   connectionLost() {
     this.source?.close();
     this.source = null;
-    connection('Connection lost. Reconnecting …');
+    connection('The connection to the gateway is lost. Reconnecting …');
     this.timer = setTimeout(() => this.open(), this.pause);
     this.pause = Math.min(this.pause * 2, RETRY_LAST);
     checkSignedIn();
@@ -305,7 +305,7 @@ function redraw() {
   $('title').textContent = summary?.title || (chat ? 'New chat' : 'Conversation');
   drawSessions($('sessions'), sessions.filter(it => it.message_count > 0), location.hash);
   if (!chat) {
-    const channel = summary ? platformName(summary.platform) : 'another channel';
+    const channel = summary ? platformName(summary.platform) : 'another platform';
     $('readonly').textContent = summary?.platform === 'web'
       ? 'This is an earlier conversation. To continue it, send /resume in its chat.'
       : `This conversation takes place on ${channel}. You can read it here and reply there.`;

@@ -5,6 +5,8 @@ const NAMES = { web: 'Web', terminal: 'Terminal', telegram: 'Telegram', discord:
 
 const STATES = { up: 'connected', connecting: 'connecting …', waiting: 'trying again …', fatal: 'needs attention', paused: 'paused' };
 
+const CLASSES = { passing: 'temporary' };
+
 export const platformName = platform => NAMES[platform] ?? platform;
 
 /** The link of a summary: the chat that continues it, or its transcript. */
@@ -82,7 +84,7 @@ export function drawLinks(footer, status) {
 }
 
 function linkState(link) {
-  if (link.state === 'waiting' && link.slow) return 'paused (slow probe)';
+  if (link.state === 'waiting' && link.slow) return 'down (slow retries)';
   if (link.trouble) return 'having problems …';
   return STATES[link.state] ?? link.state;
 }
@@ -95,8 +97,8 @@ function linkFacts(link, now) {
   else if (link.catching_up) facts.push('fetching missed messages');
   for (const outage of link.lacks ?? []) facts.push(`${outage.what} unavailable: ${outage.reason}`);
   if (link.until) facts.push(`next try in ${age(link.until - now)}`);
-  if (link.attempts) facts.push(`${link.attempts} failed`);
-  if (link.class) facts.push(link.class);
+  if (link.attempts) facts.push(link.attempts === 1 ? '1 failed attempt' : `${link.attempts} failed attempts`);
+  if (link.class) facts.push(CLASSES[link.class] ?? link.class);
   const why = link.reason ?? link.trouble;
   if (why) facts.push(why);
   return facts;

@@ -157,7 +157,7 @@ impl ApiError {
     }
 
     pub(crate) fn pairing_locked(minutes: u64, until: Millis) -> Self {
-        let message = format!("too many wrong codes: pairing is closed for another {minutes} min");
+        let message = format!("too many wrong codes: pairing is locked for another {minutes} min");
         Self::coded(StatusCode::TOO_MANY_REQUESTS, "locked", message).with_field("until", until.0)
     }
 
@@ -471,7 +471,9 @@ pub(crate) async fn render_for_page(response: Response) -> Response {
 
 fn render(mut response: Response, audience: BodyShape) -> Response {
     let Some(error) = response.extensions_mut().remove::<Arc<ApiError>>() else { return response };
-    let (parts, _) = response.into_parts();
+    let (mut parts, _) = response.into_parts();
+    // A router behind a fallback has set the length of the empty body.
+    parts.headers.remove(header::CONTENT_LENGTH);
     (parts, Json(error.body(audience))).into_response()
 }
 

@@ -21,8 +21,10 @@ mod security;
 mod server;
 mod stream;
 
+#[cfg(feature = "fuzzing")]
+pub use api::fuzzing;
 pub use api::{ApiKey, ApiOptions, Scope};
 pub use router::{control, public};
 pub use security::credentials::AccessCredentials;
 pub use security::origin::PublicOptions;
-pub use server::{bind_unix, serve_tcp, serve_unix};
+pub use server::{serve_tcp, serve_unix};

@@ -25,7 +25,12 @@ pub(crate) fn compact(context: &Context) -> Result<ExitCode, Failure> {
         return Err(Failure::new(format!("the database is damaged: {damage}")).next("petasos doctor"));
     }
     store.close()?;
-    outln!("Compacted: the database shrank from {} KB to {} KB", before.bytes >> 10, after.bytes >> 10);
+    match (before.bytes >> 10, after.bytes >> 10) {
+        (before, after) if after < before => {
+            outln!("The database was compacted from {before} KB to {after} KB");
+        }
+        (_, after) => outln!("The database has no free space to remove; its size is {after} KB"),
+    }
     Ok(ExitCode::SUCCESS)
 }
 

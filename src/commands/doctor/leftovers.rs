@@ -32,7 +32,7 @@ pub(super) fn drain(home: &Home) -> Option<Finding> {
     let summary = request_summary(marker.principal.as_deref(), marker.requested(), marker.reason.as_deref());
     Some(match status {
         MarkerStatus::Active => {
-            Finding::warn("drain", format!("no new turns start: {summary}"), "petasos resume ends it")
+            Finding::warn("drain", format!("no new turns start: {summary}"), "petasos resume ends the drain")
         }
         MarkerStatus::OtherBoot | MarkerStatus::Expired { .. } => {
             let detail = format!("an expired marker: {summary}");

@@ -57,7 +57,10 @@ fn print_status(status: &GatewayStatus) {
     if let Some(drain) = &status.lifecycle.drain {
         let at = drain.requested_at.as_deref().and_then(stamp::parse);
         let asked = request_summary(drain.principal.as_deref(), at, drain.reason.as_deref());
-        line("drain", &styled(WARNING, &format!("no new turns start, {asked} (petasos resume ends it)")));
+        line(
+            "drain",
+            &styled(WARNING, &format!("no new turns start, {asked} (petasos resume ends the drain)")),
+        );
     }
     for link in &status.links {
         let text = match link.link.state {

@@ -59,10 +59,7 @@ fn fallbacks(settings: &Settings, primary: &ModelConfig, problems: &mut Vec<Prob
     };
     let mut models = Vec::new();
     for (at, entry) in entries.into_iter().enumerate() {
-        match serde_json::from_value(entry)
-            .map_err(|error| error.to_string())
-            .and_then(|it| fallback(it, primary))
-        {
+        match parse_fallback(entry).and_then(|it| fallback(it, primary)) {
             Ok(model) => models.push(model),
             Err(reason) => {
                 let place = settings.origin(&model::FALLBACKS).to_string();
@@ -71,6 +68,13 @@ fn fallbacks(settings: &Settings, primary: &ModelConfig, problems: &mut Vec<Prob
         }
     }
     models
+}
+
+fn parse_fallback(entry: serde_json::Value) -> Result<FallbackEntry, String> {
+    if !entry.is_object() {
+        return Err("expected a section with provider, model and optionally base_url, api_key, context_length, prices".into());
+    }
+    serde_json::from_value(entry).map_err(|error| error.to_string())
 }
 
 fn fallback(entry: FallbackEntry, primary: &ModelConfig) -> Result<ModelConfig, String> {

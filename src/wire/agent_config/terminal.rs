@@ -1,12 +1,12 @@
 //! Settings of the terminal tool (off by default), of approvals and of delegation.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use petasos_agent::{TerminalConfig, WatchLimits};
 use petasos_approval::ReviewMode;
 use petasos_config::Settings;
-use petasos_config::choices::{ApprovalMode, CronApproval};
+use petasos_config::choices::{ApprovalMode, CronApproval, SandboxMode};
 use petasos_config::keys::agent;
 use petasos_gateway::{ApprovalSettings, DelegationSettings};
 
@@ -20,7 +20,16 @@ pub(crate) fn terminal(settings: &Settings) -> Option<TerminalConfig> {
         login: settings.get(&agent::TERMINAL_LOGIN_SHELL),
         grace: settings.get(&agent::TERMINAL_GRACE),
         watch_limits: WatchLimits::default(),
+        launcher: match settings.get(&agent::TERMINAL_SANDBOX) {
+            SandboxMode::Auto => Some(launcher()),
+            SandboxMode::Off => None,
+        },
     })
+}
+
+/// This program, even after its file was replaced by an update.
+pub(crate) fn launcher() -> PathBuf {
+    Path::new("/proc").join(std::process::id().to_string()).join("exe")
 }
 
 pub(crate) fn approval_settings(settings: &Settings) -> ApprovalSettings {

@@ -5,7 +5,7 @@ pub(super) mod discord;
 pub(crate) mod relay;
 pub(super) mod slack;
 pub(super) mod telegram;
-mod webhook;
+pub(super) mod webhook;
 
 use petasos_config::choices::ReplyMode;
 use petasos_config::{Home, Problem, Settings, Severity, keys};

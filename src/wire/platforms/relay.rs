@@ -5,9 +5,9 @@ use std::time::Duration;
 use petasos_config::choices::SleepAction;
 use petasos_config::keys::{self, any};
 use petasos_config::{Problem, Settings};
-use petasos_core::Platform;
 use petasos_core::access::Bots;
 use petasos_core::link::reconnect;
+use petasos_core::{GatewayId, InstanceId, Platform};
 use petasos_gateway::{IdleSettings, SuspendMethod};
 use petasos_platforms::relay::{self, Config, Credentials, Grant, Identity, Policy, Provision};
 use petasos_platforms::{Adapter, Secret};
@@ -42,7 +42,7 @@ pub(super) fn build(
     let Some(identities) = identities(settings, others, problems) else { return Vec::new() };
     let provision = provision(settings, problems);
     let config = config(settings, url, identities, provision);
-    let id = config.credentials.as_ref().map(|credentials| Secret::new(credentials.gateway_id.clone()));
+    let id = config.credentials.as_ref().map(|credentials| Secret::new(credentials.gateway_id.as_str()));
     match relay::adapters(config) {
         Ok(relays) => {
             // Two gateways with one id would disconnect each other endlessly.
@@ -132,16 +132,20 @@ fn provision(settings: &Settings, problems: &mut Vec<Problem>) -> Option<Provisi
     };
     let scope = settings.get(&keys::relay::IDP_SCOPE);
     Some(Provision {
-        gateway_id: settings.get(&keys::relay::ID).unwrap_or_else(default_id),
+        gateway_id: gateway_id(settings),
         route_keys: settings.get(&keys::relay::ROUTE_KEYS),
-        instance_id: settings.get(&keys::relay::INSTANCE_ID),
+        instance_id: settings.get(&keys::relay::INSTANCE_ID).map(InstanceId),
         wake_url: settings.get(&keys::relay::WAKE_URL),
         grant: Grant { token_url, client_id, client_secret, scope },
     })
 }
 
-/// Derived from the host name. If the id is taken, the connector assigns another one.
-pub(crate) fn default_id() -> String {
+/// As configured, or derived from the host name. If the id is taken, the connector assigns another one.
+pub(crate) fn gateway_id(settings: &Settings) -> GatewayId {
+    GatewayId(settings.get(&keys::relay::ID).unwrap_or_else(default_id))
+}
+
+fn default_id() -> String {
     let host = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
     let plain = |c: &char| c.is_ascii_alphanumeric() || matches!(c, '-' | '.');
     let host: String = host.trim().chars().filter(plain).take(64).collect();
@@ -163,7 +167,7 @@ fn config(
     Config {
         policies: identities.iter().map(policy).collect(),
         identities,
-        credentials: credentials.map(|(gateway_id, secret)| Credentials { gateway_id, secret }),
+        credentials: credentials.map(|(id, secret)| Credentials { gateway_id: GatewayId(id), secret }),
         provision,
         wake_url: settings.get(&keys::relay::WAKE_URL),
         terms: ChannelPolicy { redial: reconnect_policy(settings), ..ChannelPolicy::default() },

@@ -155,6 +155,7 @@ fn abandoned_response_becomes_incomplete_without_retry() {
     assert_eq!(api.program.model.requests().len(), 1);
 }
 
+// The words end in punctuation: a last letter may be held back, because a secret may start with it.
 #[test]
 fn streams_first_word_before_second_exists() {
     let api = Api::start();
@@ -163,17 +164,17 @@ fn streams_first_word_before_second_exists() {
         ("/v1/chat/completions", json!({ "stream": true, "messages": [{ "role": "user", "content": "x" }] })),
         ("/v1/responses", json!({ "stream": true, "input": "x" })),
     ] {
-        api.program.model.script(Answer::text("alpha beta").chunks(2).gate(Point::AfterDelta(1), &gate));
+        api.program.model.script(Answer::text("alpha! beta!").chunks(2).gate(Point::AfterDelta(1), &gate));
         let mut stream = api.stream(path, &body);
         loop {
             let frame = stream.next_frame().expect("a frame").json();
             let chat = frame["choices"][0]["delta"]["content"].as_str();
-            if chat.or(frame["delta"].as_str()).is_some_and(|text| text.contains("alpha")) {
+            if chat.or(frame["delta"].as_str()).is_some_and(|text| text.contains("alpha!")) {
                 break;
             }
         }
         assert_eq!(gate.waiting(), 1, "{path}: the rest was sent early");
         gate.pass_one();
-        assert!(stream.rest().iter().any(|frame| frame.data.contains("beta")), "{path}");
+        assert!(stream.rest().iter().any(|frame| frame.data.contains("beta!")), "{path}");
     }
 }

@@ -2,13 +2,18 @@
 
 mod sleep;
 
+use std::io::Write as _;
 use std::os::unix::fs::PermissionsExt;
-use std::time::{Duration, Instant};
+use std::process::Stdio;
+use std::time::Duration;
 
-use crate::support::{ProgramFixture, SOON, assert_took_at_most, eventually, expect_failure, expect_success};
+use crate::support::{
+    ProgramFixture, SOON, assert_took_at_most, eventually, expect_failure, expect_success, stderr,
+};
 use petasos_fakes::connector::{OutboundFault, State, event};
 use petasos_fakes::model::{Answer, Point};
 use petasos_fakes::{Connector, Gate};
+use petasos_runtime::clock;
 use serde_json::{Value, json};
 
 const DISCORD: &str =
@@ -75,7 +80,7 @@ fn pause_and_retry_request_idle_first() {
     until(&connector, "a third hello", |state| state.frames("hello").len() == 3 && state.open() == 1);
     expect_success(&fixture.run(&["links", "pause", "discord"]));
     until(&connector, "going_idle", |state| idle_requests(state) == 3);
-    let since = Instant::now();
+    let since = clock::monotonic();
     until(&connector, "closed", |state| state.open() == 0);
     assert_took_at_most(Duration::from_secs(3), since);
     assert_eq!(connector.read(closed), (3, 2));
@@ -142,9 +147,8 @@ fn kill_during_replay_loses_and_repeats_nothing() {
 #[test]
 fn reports_redelivered_message_after_salvage() {
     let (mut fixture, connector) = fixture(DISCORD);
-    let sent = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).expect("after 1970");
     let mut hello = event("discord", "c1", "dm", "hello", Some("m-hello"));
-    hello["sent_at_ms"] = u64::try_from(sent.as_millis()).expect("a time").into();
+    hello["sent_at_ms"] = clock::now().0.into();
     connector.push(hello.clone());
     fixture.launch();
     until(&connector, "an answer", |state| shows(state, "c1", "echo: hello"));
@@ -234,10 +238,38 @@ fn enroll_writes_secret_only_to_env_file() {
         "{kept}"
     );
     assert_eq!(std::fs::metadata(&path).expect("there").permissions().mode() & 0o777, 0o600);
+    assert!(stderr(&out).contains("process list"), "{}", stderr(&out));
     connector.respond_next("enroll", 403, json!({"error": "used"}));
     let refused = fixture.run(&["enroll", "--token", "once", "--gateway-id", "gw-2"]);
     assert!(expect_failure(&refused, 1).contains("403"));
     assert_eq!(std::fs::read_to_string(&path).expect("there"), kept, "the file was changed");
+}
+
+#[test]
+fn enroll_reads_token_from_stdin_or_file() {
+    let (fixture, connector) = fixture("");
+    let file = fixture.home.path().join("token");
+    std::fs::write(&file, "from-file\n").expect("written");
+    let from_file = ["enroll", "--token-file", file.to_str().expect("text"), "--gateway-id", "gw-1"];
+    let mut from_stdin = fixture.command(&["enroll", "--token", "-", "--gateway-id", "gw-1"]);
+    let mut child = from_stdin
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .expect("starts");
+    child.stdin.take().expect("piped").write_all(b"from-stdin\n").expect("read");
+    for out in [child.wait_with_output().expect("ends"), fixture.run(&from_file)] {
+        expect_success(&out);
+        assert_eq!(stderr(&out), "");
+    }
+    let bodies = connector
+        .read(|state| state.posted.iter().map(|it| it.body["enrollmentToken"].clone()).collect::<Vec<_>>());
+    assert_eq!(bodies, ["from-stdin", "from-file"]);
+    let missing = fixture.run(&["enroll", "--token-file", "/nonexistent", "--gateway-id", "gw-1"]);
+    assert!(expect_failure(&missing, 1).contains("cannot be read from /nonexistent"));
+    let both = fixture.run(&["enroll", "--token", "-", "--token-file", "/nonexistent"]);
+    assert!(expect_failure(&both, 2).contains("cannot be used with"));
 }
 
 const STREAMING: &str = "streaming: {enabled: true, edit_interval: 0.1}\n";

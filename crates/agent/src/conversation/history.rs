@@ -7,7 +7,7 @@ use petasos_core::transcript::{CLEARED_TOOL_OUTPUT, Message, Role};
 const PICTURE: usize = 1500;
 
 /// Estimated tokens: four characters per token, plus a fixed cost per row.
-pub fn estimate_tokens(message: &Message) -> usize {
+pub(crate) fn estimate_tokens(message: &Message) -> usize {
     let calls: usize =
         message.tool_calls.iter().map(|call| call.name.len() + call.arguments.len() + 16).sum();
     (message.content.len() + calls) / 4 + 4 + message.pictures.len() * PICTURE
@@ -18,7 +18,7 @@ pub fn estimate_tokens(message: &Message) -> usize {
 /// result. If the last exchange alone is too large, its tool outputs are emptied, oldest first.
 ///
 /// The cut moves in steps of a quarter of the budget, so that prompt caches stay valid in between.
-pub fn fit_to_budget(messages: &[Message], budget: usize) -> Cow<'_, [Message]> {
+pub(crate) fn fit_to_budget(messages: &[Message], budget: usize) -> Cow<'_, [Message]> {
     let sizes: Vec<usize> = messages.iter().map(estimate_tokens).collect();
     let total: usize = sizes.iter().sum();
     if total <= budget {

@@ -45,10 +45,10 @@ pub(crate) fn normalise(messages: &[Message]) -> Vec<ConversationItem> {
         }
     }
     if !matches!(items.first(), Some(ConversationItem::User { .. })) {
-        items.insert(0, ConversationItem::user("(The conversation goes on.)"));
+        items.insert(0, ConversationItem::user("(The conversation continues.)"));
     }
     if matches!(items.last(), Some(ConversationItem::Assistant { .. })) {
-        items.push(ConversationItem::user("(Please go on.)"));
+        items.push(ConversationItem::user("(Please continue.)"));
     }
     items
 }
@@ -213,9 +213,9 @@ mod tests {
     fn starts_and_ends_with_a_user_item() {
         check(
             &[Message::assistant("hi", AT)],
-            &["u:(The conversation goes on.)", "a:hi[]", "u:(Please go on.)"],
+            &["u:(The conversation continues.)", "a:hi[]", "u:(Please continue.)"],
         );
-        check(&[], &["u:(The conversation goes on.)"]);
+        check(&[], &["u:(The conversation continues.)"]);
     }
 
     #[test]

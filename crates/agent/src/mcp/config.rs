@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use petasos_core::Secret;
+use petasos_core::{Secret, credentials};
 
 #[derive(Debug, Clone)]
 pub struct McpServerConfig {
@@ -45,13 +45,17 @@ impl McpServerConfig {
         }
     }
 
-    /// Masks the server's URL and secrets in a message.
+    /// Masks the server's URL and secrets in a message. A URL may be a credential as a whole, so all of it is
+    /// masked, as configured and as the HTTP client writes it.
     pub(super) fn redact(&self, text: &str) -> String {
         let (url, secrets) = match &self.transport {
             McpTransport::Command { env, .. } => (None, env),
             McpTransport::Http { url, headers } => (Some(url.as_str()), headers),
         };
-        let hidden = url.into_iter().chain(secrets.values().map(Secret::expose));
+        let normal = url.and_then(|url| reqwest::Url::parse(url).ok()).map(String::from);
+        let parts = url.into_iter().flat_map(credentials::url_credentials);
+        let hidden = url.into_iter().chain(normal.as_deref()).chain(parts);
+        let hidden = hidden.chain(secrets.values().map(Secret::expose));
         hidden.filter(|it| !it.is_empty()).fold(text.to_owned(), |text, it| text.replace(it, "[…]"))
     }
 
@@ -72,5 +76,18 @@ mod tests {
         let server = McpServerConfig::new("mail", McpTransport::Http { url: url.clone(), headers });
         let said = server.redact(&format!("mail failed: connecting to ({url}) with Bearer t0ken"));
         assert_eq!(said, "mail failed: connecting to ([…]) with […]");
+    }
+
+    #[test]
+    fn redacts_url_as_written_by_the_http_client() {
+        let transport = |url: &str| McpTransport::Http { url: url.to_owned(), headers: BTreeMap::new() };
+        for (url, written) in [
+            ("https://mcp.example?api_key=s3cret", "https://mcp.example/?api_key=s3cret"),
+            ("HTTPS://MCP.example:443/a b?k=s3cret", "https://mcp.example/a%20b?k=s3cret"),
+            ("https://me:s3cret@mcp.example/", "GET https://mcp.example/ as me:s3cret"),
+        ] {
+            let said = McpServerConfig::new("mail", transport(url)).redact(written);
+            assert!(!said.contains("s3cret"), "{said}");
+        }
     }
 }

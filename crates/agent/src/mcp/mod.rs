@@ -4,6 +4,8 @@
 //! does not block a turn: calls to its tools fail at once.
 
 mod config;
+#[cfg(feature = "fuzzing")]
+pub mod fuzzing;
 mod policy;
 mod server;
 

@@ -1,6 +1,7 @@
 //! Reconnect delays and circuit breaker of MCP servers. Pure: time is an argument.
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
+use tokio::time::Instant;
 
 /// Failed attempts after which the long interval applies.
 const MAX_ATTEMPTS: u32 = 5;
@@ -53,6 +54,7 @@ impl CircuitBreaker {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use petasos_runtime::clock;
 
     #[test]
     fn reconnects_five_times_with_backoff_then_slowly() {
@@ -64,7 +66,7 @@ mod tests {
     #[test]
     fn opens_for_a_minute_after_three_failed_calls() {
         let mut breaker = CircuitBreaker::default();
-        let now = Instant::now();
+        let now = clock::monotonic();
         breaker.failed(now);
         breaker.failed(now);
         breaker.succeeded();

@@ -5,8 +5,9 @@
 
 use std::process::Stdio;
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
+use petasos_runtime::clock;
 use rmcp::model::{CallToolRequestParams, ContentBlock, JsonObject};
 use rmcp::service::{Peer, RunningService, ServiceError};
 use rmcp::transport::TokioChildProcess;
@@ -83,7 +84,7 @@ impl ServerConnection {
     pub(super) fn start(server: McpServerConfig) -> Self {
         let initial = ServerSnapshot { state: McpServerState::Connecting, tools: Arc::default(), peer: None };
         let (publish, now) = watch::channel(initial);
-        let task = tokio::spawn(maintain_connection(server.clone(), publish));
+        let task = petasos_runtime::spawn(maintain_connection(server.clone(), publish));
         Self { server, now, breaker: Mutex::default(), task }
     }
 
@@ -109,7 +110,7 @@ impl ServerConnection {
     /// Calls a tool by its prefixed name.
     pub(super) async fn call(&self, name: &str, arguments: JsonObject) -> Result<Value, McpCallError> {
         let server = &self.server.name;
-        if let Some(left) = self.breaker().remaining(Instant::now()) {
+        if let Some(left) = self.breaker().remaining(clock::monotonic()) {
             return Err(McpCallError::Failed(format!(
                 "{server} failed several times in a row, so its calls are paused for {} s.",
                 left.as_secs() + 1
@@ -137,15 +138,15 @@ impl ServerConnection {
                 }
             }
             Ok(Err(ServiceError::McpError(error))) => {
-                self.breaker().failed(Instant::now());
+                self.breaker().failed(clock::monotonic());
                 Err(McpCallError::Failed(self.server.redact(&format!("{server} failed: {error}"))))
             }
             Ok(Err(error)) => {
-                self.breaker().failed(Instant::now());
+                self.breaker().failed(clock::monotonic());
                 Err(McpCallError::Unknown(self.server.redact(&format!("{server} failed: {error}"))))
             }
             Err(_elapsed) => {
-                self.breaker().failed(Instant::now());
+                self.breaker().failed(clock::monotonic());
                 let seconds = self.server.call_within.as_secs();
                 Err(McpCallError::Unknown(format!("{server} did not answer within {seconds} s.")))
             }
@@ -165,7 +166,7 @@ async fn maintain_connection(server: McpServerConfig, publish: watch::Sender<Ser
         let reason = match connected.unwrap_or_else(|_elapsed| Err("it took too long to connect".into())) {
             Ok((running, tools)) => {
                 info!(server = server.name, tools = tools.len(), "MCP server connected");
-                let since = Instant::now();
+                let since = clock::monotonic();
                 let reason = serve_connection(&server, running, tools, &publish).await;
                 // A connection that breaks soon does not reset the delay.
                 if since.elapsed() >= policy::STABLE {
@@ -188,7 +189,7 @@ async fn maintain_connection(server: McpServerConfig, publish: watch::Sender<Ser
             // Keeps the tools: their calls report the outage, and running turns keep what they were offered.
             (now.state, now.peer) = (state, None);
         });
-        tokio::time::sleep(wait).await;
+        clock::sleep(wait).await;
     }
 }
 
@@ -211,7 +212,7 @@ async fn serve_connection(
     loop {
         tokio::select! {
             ended = &mut ended => return format!("the connection ended ({ended:?})"),
-            () = tokio::time::sleep(KEEPALIVE) => {}
+            () = clock::sleep(KEEPALIVE) => {}
         }
         // Health check, and update of the tools; a running turn keeps what it was offered.
         match tokio::time::timeout(server.connect_within, list(server, &peer)).await {
@@ -242,9 +243,9 @@ async fn connect(server: &McpServerConfig) -> Result<(McpSession, Vec<McpTool>),
             for (name, value) in headers {
                 let name = name
                     .parse::<reqwest::header::HeaderName>()
-                    .map_err(|_| format!("{name:?} is no header"))?;
+                    .map_err(|_| format!("{name:?} is not a valid header name"))?;
                 let mut value = reqwest::header::HeaderValue::from_str(value.expose())
-                    .map_err(|_| format!("the value of {name} cannot be sent"))?;
+                    .map_err(|_| format!("the value of the header {name} contains invalid characters"))?;
                 value.set_sensitive(true);
                 config.custom_headers.insert(name, value);
             }
@@ -285,7 +286,7 @@ pub(super) fn tool_name(server: &str, tool: &str) -> String {
     format!("mcp__{}__{}", safe(server), safe(tool)).chars().take(MAX_NAME).collect()
 }
 
-fn render_content(content: &[ContentBlock], structured: Option<Value>) -> Value {
+pub(super) fn render_content(content: &[ContentBlock], structured: Option<Value>) -> Value {
     let parts: Vec<String> = content
         .iter()
         .map(|part| match part {

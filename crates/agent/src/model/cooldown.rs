@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use petasos_core::transcript::Role;
 use petasos_core::{Millis, SessionId};
+use petasos_runtime::clock;
 use tokio::time::Instant;
 
 use crate::model::config::ConfiguredModel;
@@ -44,7 +45,7 @@ pub(super) fn start_cooldown(link: &ConfiguredModel, request: &ModelRequest, cla
         // These concern the request, not the health of the model.
         ModelFailureClass::Refused | ModelFailureClass::Empty | ModelFailureClass::Truncated => return,
         ModelFailureClass::RateLimit | ModelFailureClass::Overloaded => {
-            Cooldown::Until(Instant::now() + COOLDOWN)
+            Cooldown::Until(clock::monotonic() + COOLDOWN)
         }
         ModelFailureClass::Auth
         | ModelFailureClass::Billing

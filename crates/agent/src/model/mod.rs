@@ -8,6 +8,8 @@ pub(crate) mod config;
 mod cooldown;
 mod demo;
 pub(crate) mod failure;
+#[cfg(feature = "fuzzing")]
+pub mod fuzzing;
 mod provider;
 pub(crate) mod request;
 pub(crate) mod retry;

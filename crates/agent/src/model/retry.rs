@@ -12,27 +12,27 @@ const MAX_TIMEOUTS: u32 = 5;
 
 /// Attempts so far, including the failed one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Attempts {
+pub(crate) struct Attempts {
     /// Failed calls to this model for this request; at least 1.
-    pub failed: u32,
-    pub retries: u32,
+    pub(crate) failed: u32,
+    pub(crate) retries: u32,
     /// Consecutive timeouts, over several requests.
-    pub timeouts: u32,
-    pub fallback: bool,
-    pub retry_after: Option<Duration>,
-    pub base: Duration,
+    pub(crate) timeouts: u32,
+    pub(crate) fallback: bool,
+    pub(crate) retry_after: Option<Duration>,
+    pub(crate) base: Duration,
     /// Jitter, 0 to 1000: adds up to half of the wait.
-    pub jitter: u64,
+    pub(crate) jitter: u64,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum RetryStep {
+pub(crate) enum RetryStep {
     Retry(Duration),
     Fallback,
     GiveUp,
 }
 
-pub fn next_step(attempts: &Attempts, class: ModelFailureClass) -> RetryStep {
+pub(crate) fn next_step(attempts: &Attempts, class: ModelFailureClass) -> RetryStep {
     let otherwise = if attempts.fallback { RetryStep::Fallback } else { RetryStep::GiveUp };
     let retries = attempts.retries;
     let (limit, wait) = match class {

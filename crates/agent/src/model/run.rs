@@ -9,7 +9,7 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use petasos_core::transcript::{Role, ToolCall, UsageRecord};
-use tokio::time::{Instant, sleep};
+use petasos_runtime::clock;
 use tracing::{debug, warn};
 
 use super::calls;
@@ -80,7 +80,7 @@ impl<'a> ChainRun<'a> {
         request: &'a ModelRequest,
         chunks: &'a mut (dyn FnMut(Chunk) + Send),
     ) -> Self {
-        let now = Instant::now();
+        let now = clock::monotonic();
         let at = links.iter().position(|link| !is_cooling_down(link, request, now)).unwrap_or(0);
         Self {
             links,
@@ -110,7 +110,7 @@ impl<'a> ChainRun<'a> {
             };
             match next {
                 RunStep::Again => {}
-                RunStep::After(wait) => sleep(wait).await,
+                RunStep::After(wait) => clock::sleep(wait).await,
                 RunStep::Done(result) => return result,
             }
         }

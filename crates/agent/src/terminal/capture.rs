@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use tokio::io::AsyncWriteExt as _;
 
-use super::text;
+use super::redaction;
 
 /// Bytes of one command's output on disk.
 const MAX_SPOOL: u64 = 16 << 20;
@@ -99,7 +99,7 @@ impl OutputCapture {
         let tail = Vec::from(self.tail);
         let kept = (head.len() + tail.len()) as u64;
         if kept == self.total {
-            return text::readable(&[head, tail].concat());
+            return redaction::readable(&[head, tail].concat());
         }
         let location = match &self.spool {
             Spool::Open { path, written, .. } if *written == self.total => {
@@ -112,10 +112,10 @@ impl OutputCapture {
         let tail = &tail[(NOTICE + location.len()).min(tail.len())..];
         format!(
             "{}\n\n... [OUTPUT TRUNCATED - {} bytes omitted out of {} total.{location}] ...\n\n{}",
-            text::readable(&head),
+            redaction::readable(&head),
             self.total - (head.len() + tail.len()) as u64,
             self.total,
-            text::readable(tail)
+            redaction::readable(tail)
         )
     }
 }
@@ -123,7 +123,7 @@ impl OutputCapture {
 async fn open_spool(path: &Path, head: &[u8], tail: &VecDeque<u8>) -> std::io::Result<tokio::fs::File> {
     if let Some(directory) = path.parent().map(Path::to_owned) {
         // Pruning is best effort, even if it panics.
-        let _ = tokio::task::spawn_blocking(move || prune(&directory)).await;
+        let _ = petasos_runtime::blocking(move || prune(&directory)).await;
     }
     let mut file = super::private_file().open(path).await?;
     file.write_all(head).await?;

@@ -1,4 +1,5 @@
-//! Environment of child processes: the gateway's environment without secrets, plus the session identity.
+//! Environment of child processes. Commands of the agent get listed variables and the session identity; hooks and
+//! servers, which the owner has configured, get the gateway's environment without secrets.
 
 use std::ffi::{OsStr, OsString};
 use std::path::Path;
@@ -12,16 +13,16 @@ pub type Variable = (OsString, OsString);
 
 /// The inherited environment without private variables, for children that belong to no session.
 pub fn public_environment(inherited: impl Iterator<Item = Variable>) -> Vec<Variable> {
-    inherited.filter(|(name, _)| is_passed_on(name, &[])).collect()
+    inherited.filter(|(name, _)| !is_private(name)).collect()
 }
 
-/// The environment of a session's child. `allowed`: names passed on although they look private.
+/// The environment of a session's child. `allowed`: names passed on besides the usual ones.
 pub(super) fn of_session(
     ctx: &SessionCtx,
     allowed: &[String],
     inherited: impl Iterator<Item = Variable>,
 ) -> Vec<Variable> {
-    let mut child: Vec<Variable> = inherited.filter(|(name, _)| is_passed_on(name, allowed)).collect();
+    let mut child: Vec<Variable> = inherited.filter(|(name, _)| is_allowed(name, allowed)).collect();
     let real_home = child.iter().find(|(name, _)| name == "HOME").map(|(_, value)| value.clone());
     let home = |path: &Path| path.as_os_str().to_owned();
     let own = [
@@ -46,6 +47,35 @@ pub(super) fn volatile_names(ctx: &SessionCtx) -> impl Iterator<Item = &'static 
     let shells = ["PWD", "OLDPWD", "SHLVL", "_", "PYTHONUNBUFFERED"];
     let own = ["PETASOS_HOME", "HERMES_HOME", "HERMES_REAL_HOME"];
     identity.into_iter().chain(shells).chain(own)
+}
+
+/// Variables of commands: those that programs expect, and none that could contain a secret.
+const USUAL: [&str; 17] = [
+    "PATH",
+    "HOME",
+    "USER",
+    "LOGNAME",
+    "SHELL",
+    "LANG",
+    "LANGUAGE",
+    "TZ",
+    "TERM",
+    "COLORTERM",
+    "TMPDIR",
+    "SSL_CERT_FILE",
+    "SSL_CERT_DIR",
+    "CURL_CA_BUNDLE",
+    "REQUESTS_CA_BUNDLE",
+    "GIT_SSL_CAINFO",
+    "NODE_EXTRA_CA_CERTS",
+];
+const LOCALE: &str = "LC_";
+
+fn is_allowed(name: &OsStr, allowed: &[String]) -> bool {
+    let Some(name) = name.to_str() else { return false };
+    let upper = name.to_ascii_uppercase();
+    let listed = allowed.iter().any(|it| it == name) && !NEVER_ALLOWED.iter().any(|end| upper.ends_with(end));
+    USUAL.contains(&name) || name.starts_with(LOCALE) || listed
 }
 
 const PRIVATE_SUFFIXES: [&str; 10] = [
@@ -74,21 +104,19 @@ const NOT_FOR_CHILDREN: [&str; 7] = [
 /// Suffixes that `allowed` cannot override: provider keys and their endpoints.
 const NEVER_ALLOWED: [&str; 2] = ["_API_KEY", "_BASE_URL"];
 
-fn is_passed_on(name: &OsStr, allowed: &[String]) -> bool {
-    let Some(name) = name.to_str() else { return true };
+fn is_private(name: &OsStr) -> bool {
+    let Some(name) = name.to_str() else { return false };
     if NOT_FOR_CHILDREN.contains(&name) || CRON_VARIABLES.contains(&name) {
-        return false;
-    }
-    let upper = name.to_ascii_uppercase();
-    // The standard AWS credential chain stays available.
-    if upper.starts_with("AWS_") {
         return true;
     }
-    let private = PRIVATE_SUFFIXES.iter().any(|end| upper.ends_with(end))
+    let upper = name.to_ascii_uppercase();
+    // Hooks use the standard AWS credential chain.
+    if upper.starts_with("AWS_") {
+        return false;
+    }
+    PRIVATE_SUFFIXES.iter().any(|end| upper.ends_with(end))
         || is_platform_proxy(&upper)
-        || PRIVATE_PREFIXES.iter().any(|start| upper.starts_with(start));
-    let listed = allowed.iter().any(|it| it == name) && !NEVER_ALLOWED.iter().any(|end| upper.ends_with(end));
-    !private || listed
+        || PRIVATE_PREFIXES.iter().any(|start| upper.starts_with(start))
 }
 
 /// A platform's proxy address may contain a password.
@@ -138,6 +166,15 @@ mod tests {
             "HERMES_CRON_AUTO_DELIVER_CHAT_ID",
             "API_SERVER_KEY",
             "TELEGRAM_PROXY",
+            "DATABASE_URL",
+            "AWS_SECRET_ACCESS_KEY",
+            "HTTPS_PROXY",
+            "https_proxy",
+            "SSH_AUTH_SOCK",
+            "BASH_ENV",
+            "ENV",
+            "LD_PRELOAD",
+            "SOMETHING_NEW",
         ];
         let inherited: Vec<_> = secret.iter().map(|name| (*name, "x")).collect();
         let child = child(&inherited, &[]);
@@ -148,17 +185,21 @@ mod tests {
 
     #[test]
     fn passes_on_public_and_allowed_variables() {
-        let inherited = [
-            ("PATH", "/bin"),
-            ("AWS_SECRET_ACCESS_KEY", "k"),
-            ("MY_TOKEN", "t"),
-            ("X_API_KEY", "k"),
-            ("HTTPS_PROXY", "p"),
-        ];
-        let child = child(&inherited, &["MY_TOKEN", "X_API_KEY"]);
-        assert!(has(&child, "HTTPS_PROXY"), "programs need it to reach the internet");
-        assert!(has(&child, "PATH") && has(&child, "AWS_SECRET_ACCESS_KEY") && has(&child, "MY_TOKEN"));
+        let inherited =
+            [("PATH", "/bin"), ("LC_ALL", "C"), ("MY_TOKEN", "t"), ("X_API_KEY", "k"), ("HTTPS_PROXY", "p")];
+        let child = child(&inherited, &["MY_TOKEN", "X_API_KEY", "HTTPS_PROXY"]);
+        for name in ["PATH", "LC_ALL", "MY_TOKEN", "HTTPS_PROXY"] {
+            assert!(has(&child, name), "{name}");
+        }
         assert!(!has(&child, "X_API_KEY"), "a provider's key cannot be allowed");
+    }
+
+    #[test]
+    fn hooks_keep_the_environment_without_secrets() {
+        let inherited = ["HTTPS_PROXY", "AWS_PROFILE", "ANYTHING", "GITHUB_TOKEN", "NOTIFY_SOCKET"];
+        let inherited = inherited.iter().map(|name| (OsString::from(name), OsString::from("x")));
+        let passed: Vec<_> = public_environment(inherited).into_iter().map(|(name, _)| name).collect();
+        assert_eq!(passed, ["HTTPS_PROXY", "AWS_PROFILE", "ANYTHING"]);
     }
 
     #[test]

@@ -3,10 +3,10 @@
 use std::io;
 use std::time::Duration;
 
+use petasos_runtime::clock;
 use pty_process::Pty;
 use tokio::io::AsyncReadExt as _;
 use tokio::net::unix::pipe;
-use tokio::time::Instant;
 
 use super::capture::OutputCapture;
 use super::group::{GRACE, GroupLeader};
@@ -42,7 +42,7 @@ pub(super) async fn run(
         }
     };
     let mut leader = GroupLeader::new(child);
-    let deadline = Instant::now() + limit;
+    let deadline = clock::monotonic() + limit;
     let mut buffer = vec![0; BUFFER];
     let mut open = true;
     let ended = loop {
@@ -66,7 +66,7 @@ pub(super) async fn run(
     while open && let Ok(count @ 1..) = tokio::time::timeout(TRAILING_OUTPUT, output.read(&mut buffer)).await
     {
         capture.push(&buffer[..count]).await;
-        open = Instant::now() < deadline + GRACE * 2;
+        open = clock::monotonic() < deadline + GRACE * 2;
     }
     let mut output = capture.finish().await;
     if ended.is_none() {

@@ -49,7 +49,7 @@ impl Drop for GroupLeader {
         signal(self.pid, Signal::TERM);
         let termination = GroupTermination(Self { child: Some(child), pid: self.pid });
         match tokio::runtime::Handle::try_current() {
-            Ok(runtime) => drop(runtime.spawn(termination.run())),
+            Ok(_runtime) => drop(petasos_runtime::spawn(termination.run())),
             // There is no runtime to wait in.
             Err(_) => drop(termination),
         }

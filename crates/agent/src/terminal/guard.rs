@@ -14,7 +14,6 @@ pub(super) enum CommandRejection {
     Gateway,
 }
 
-/// Checks for foreground commands.
 pub(super) fn check_foreground(command: &str) -> Result<(), CommandRejection> {
     check_any(command)?;
     let bare = outside_quotes(command);
@@ -30,7 +29,6 @@ pub(super) fn check_foreground(command: &str) -> Result<(), CommandRejection> {
     Ok(())
 }
 
-/// Checks for all commands.
 pub(super) fn check_any(command: &str) -> Result<(), CommandRejection> {
     if matches(&STOPS_GATEWAY, &outside_quotes(command)) { Err(CommandRejection::Gateway) } else { Ok(()) }
 }

@@ -1,26 +1,28 @@
 //! The `terminal` and `process` tools: commands on the owner's machine.
 //!
-//! A command is checked syntactically (`guard.rs`), approved ([`CommandApprover`]) and run: in the foreground
-//! until it ends or times out (`foreground.rs`), or in the background with a ledger row and a supervising
+//! A command is checked syntactically (`guard.rs`), approved ([`CommandApprover`]) and run, in the sandbox of its
+//! session (`sandbox.rs`) unless the owner has turned it off or a person lets it out: in the foreground until it ends or times out (`foreground.rs`), or in the background with a ledger row and a supervising
 //! task (`background/`). Each command leads a process group, which ends with it. Output is bounded while it
 //! arrives (`capture.rs`). The commands of a session share a working directory and exported variables
 //! (`shell.rs`), which no other session sees.
 //!
-//! On disk below `terminal/`: `sessions/` (directory and variables) and `output/` (spooled output; logs and
+//! On disk below `terminal/`: `sessions/` (directory and variables; what sandboxed commands may change) and `output/` (spooled output; logs and
 //! exit codes of background processes).
 
 mod background;
 mod capture;
 mod environment;
+mod exit_code;
 mod foreground;
 mod group;
 mod guard;
+mod redaction;
+mod sandbox;
 mod shell;
 #[cfg(test)]
 pub(crate) mod testing;
 #[cfg(test)]
 mod tests;
-mod text;
 
 use std::fmt;
 use std::future::Future;
@@ -31,6 +33,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
+use petasos_approval::Confinement;
+use petasos_core::text::hex;
 use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::{Value, json};
@@ -51,8 +55,9 @@ pub use environment::public_environment;
 use foreground::{CommandResult, PtyMode};
 pub use group::GroupLeader;
 use guard::CommandRejection;
-use shell::{Launch, ShellState};
-pub use text::{contains_private_key, redact, secret_ranges};
+pub use redaction::{contains_private_key, redact, secret_ranges};
+use sandbox::{Place, Sandbox};
+use shell::{Launch, SessionDirectory, ShellState};
 
 pub(crate) fn tool() -> Definition {
     Definition {
@@ -90,6 +95,9 @@ struct TerminalArguments {
     /// Give it a terminal, for interactive programs
     #[serde(default, deserialize_with = "flag")]
     pty: bool,
+    /// Run it outside of the sandbox, with network and all files; the user is asked first. Only if it cannot work inside
+    #[serde(default, deserialize_with = "flag")]
+    outside: bool,
     /// Background: start a new turn when it ends
     #[serde(default, deserialize_with = "flag")]
     notify_on_complete: bool,
@@ -113,6 +121,8 @@ pub struct TerminalConfig {
     /// Whether a session's first command reads the owner's profile.
     pub login: bool,
     pub watch_limits: WatchLimits,
+    /// Program that confines commands ([`petasos_sandbox::launcher`]); `None`: they run on the machine.
+    pub launcher: Option<PathBuf>,
 }
 
 impl Default for TerminalConfig {
@@ -126,8 +136,20 @@ impl Default for TerminalConfig {
             grace: Duration::from_secs(2),
             login: true,
             watch_limits: WatchLimits::default(),
+            launcher: None,
         }
     }
+}
+
+/// A command that a [`CommandApprover`] decides about.
+#[derive(Debug, Clone, Copy)]
+pub struct CommandRequest<'a> {
+    pub command: &'a str,
+    /// Where it would run.
+    pub cwd: &'a Path,
+    /// Its input may be written to later.
+    pub has_stdin: bool,
+    pub confinement: Confinement,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -140,30 +162,11 @@ pub enum CommandDecision {
 
 /// Decides about every command before it starts; may ask a person.
 pub trait CommandApprover: fmt::Debug + Send + Sync {
-    /// `cwd`: where it would run. `writable`: its input may be written to later.
     fn decide<'a>(
         &'a self,
-        command: &'a str,
-        cwd: &'a Path,
-        writable: bool,
+        request: CommandRequest<'a>,
         ctx: &'a SessionCtx,
     ) -> Pin<Box<dyn Future<Output = CommandDecision> + Send + 'a>>;
-}
-
-/// Approves everything; for tests of everything else.
-#[derive(Debug, Clone, Copy, Default)]
-pub struct ApproveAll;
-
-impl CommandApprover for ApproveAll {
-    fn decide<'a>(
-        &'a self,
-        _command: &'a str,
-        _cwd: &'a Path,
-        _writable: bool,
-        _ctx: &'a SessionCtx,
-    ) -> Pin<Box<dyn Future<Output = CommandDecision> + Send + 'a>> {
-        Box::pin(std::future::ready(CommandDecision::Run { note: None }))
-    }
 }
 
 #[derive(Debug)]
@@ -171,6 +174,8 @@ pub struct Terminal {
     config: TerminalConfig,
     approver: Arc<dyn CommandApprover>,
     directory: PathBuf,
+    /// `None`: the owner has turned it off.
+    sandbox: Option<Sandbox>,
     processes: Processes,
     commands: AtomicU64,
 }
@@ -179,7 +184,9 @@ pub struct Terminal {
 #[derive(Debug)]
 struct ApprovedCommand<'a> {
     command: &'a str,
+    directory: &'a SessionDirectory,
     state: &'a ShellState,
+    place: Place<'a>,
     cwd: PathBuf,
     pty: PtyMode,
     note: Option<String>,
@@ -197,7 +204,8 @@ impl Terminal {
         let output = directory.join("output");
         private_directory(&output)?;
         let processes = Processes::new(ledger, output, config.grace, config.watch_limits);
-        Ok(Self { config, approver, directory, processes, commands: AtomicU64::new(0) })
+        let sandbox = config.launcher.as_deref().map(|launcher| Sandbox::probe(launcher, home));
+        Ok(Self { sandbox, config, approver, directory, processes, commands: AtomicU64::new(0) })
     }
 
     /// Adopts the processes of an earlier gateway process.
@@ -241,11 +249,17 @@ impl Terminal {
         }
         let pty = if arguments.pty { PtyMode::On } else { PtyMode::Off };
         let notification = NotificationRequest::of(arguments).map_err(invalid)?;
-        let state = self.state(ctx).await.map_err(|error| cannot_run(&error))?;
-        let cwd = self.working_directory(ctx, &state, workdir).map_err(|error| cannot_run(&error))?;
+        let place = Place::choose(self.sandbox.as_ref(), arguments.outside);
+        let directory = self.session_directory(ctx).await.map_err(|error| cannot_run(&error))?;
+        let state = directory.shell_state(place);
+        let cwd =
+            self.working_directory(ctx, &directory, place, workdir).map_err(|error| cannot_run(&error))?;
         // Only background processes can be written to.
-        let note = self.approve(ctx, command, &cwd, background).await?;
-        let approved = ApprovedCommand { command, state: &state, cwd, pty, note };
+        let request =
+            CommandRequest { command, cwd: &cwd, has_stdin: background, confinement: place.confinement };
+        let note = self.approve(ctx, request).await?;
+        let approved =
+            ApprovedCommand { command, directory: &directory, state: &state, place, cwd, pty, note };
         let ran = if background {
             self.background(ctx, &approved, notification).await
         } else {
@@ -269,14 +283,8 @@ impl Terminal {
     }
 
     /// The single approval point: no command starts without passing here.
-    async fn approve(
-        &self,
-        ctx: &SessionCtx,
-        command: &str,
-        cwd: &Path,
-        writable: bool,
-    ) -> Result<Option<String>, Value> {
-        match self.approver.decide(command, cwd, writable, ctx).await {
+    async fn approve(&self, ctx: &SessionCtx, request: CommandRequest<'_>) -> Result<Option<String>, Value> {
+        match self.approver.decide(request, ctx).await {
             CommandDecision::Run { note } => Ok(note),
             CommandDecision::Blocked { reason } => Err(blocked(&reason)),
         }
@@ -301,15 +309,21 @@ impl Terminal {
             cwd,
             env: environment::of_session(ctx, &self.config.passthrough, std::env::vars_os()),
         };
+        let launch = self.placed(ctx, approved, launch)?;
         let capture = OutputCapture::new(self.config.output, spool);
         let CommandResult { output, exit_code } =
             foreground::run(launch, approved.pty, limit, capture).await?;
         let mut result = json!({ "output": output, "exit_code": exit_code, "error": null });
-        if let Some(meaning) = text::meaning(approved.command, exit_code) {
+        if let Some(meaning) = exit_code::explain(approved.command, exit_code) {
             result["exit_code_meaning"] = meaning.into();
         }
         if let Some(note) = &approved.note {
             result["approval"] = note.as_str().into();
+        }
+        if approved.place.confinement == Confinement::Sandboxed
+            && let Some(advice) = sandbox::advice(result["output"].as_str().unwrap_or_default(), exit_code)
+        {
+            result["sandbox"] = advice.into();
         }
         Ok(result)
     }
@@ -332,11 +346,11 @@ impl Terminal {
             command: approved.command.to_owned(),
             cwd: cwd.to_string_lossy().into_owned(),
             notify: notification.resolve(ctx),
-            started_at: background::now(),
+            started_at: petasos_runtime::clock::now(),
         };
         let args =
             vec![state.shell_flag(self.config.login).into(), state.wrap_loading(approved.command).into()];
-        let launch = Launch { program: shell::shell(), args, cwd, env };
+        let launch = self.placed(ctx, approved, Launch { program: shell::shell(), args, cwd, env })?;
         let process = self.processes.start(record, launch, approved.pty).await?;
         let mut result = json!({
             "output": "Background process started",
@@ -352,9 +366,18 @@ impl Terminal {
         Ok(result)
     }
 
-    async fn state(&self, ctx: &SessionCtx) -> io::Result<ShellState> {
+    /// The launch in its place. Every command passes here.
+    fn placed(&self, ctx: &SessionCtx, approved: &ApprovedCommand<'_>, launch: Launch) -> io::Result<Launch> {
+        match approved.place.sandbox {
+            Some(sandbox) => sandbox.confine(launch, ctx, self.config.cwd.as_deref(), approved.directory),
+            None => Ok(launch),
+        }
+    }
+
+    async fn session_directory(&self, ctx: &SessionCtx) -> io::Result<SessionDirectory> {
         tokio::fs::create_dir_all(self.first_directory(ctx)).await?;
-        ShellState::open(&self.directory, ctx)
+        tokio::fs::create_dir_all(&ctx.workspace).await?;
+        SessionDirectory::open(&self.directory, ctx)
     }
 
     fn first_directory<'a>(&'a self, ctx: &'a SessionCtx) -> &'a Path {
@@ -364,12 +387,16 @@ impl Terminal {
     fn working_directory(
         &self,
         ctx: &SessionCtx,
-        state: &ShellState,
+        directory: &SessionDirectory,
+        place: Place<'_>,
         workdir: Option<&str>,
     ) -> io::Result<PathBuf> {
-        let last = state.cwd(self.first_directory(ctx));
+        // A command that leaves the sandbox starts where the last one inside of it ended.
+        let usual = Place::choose(self.sandbox.as_ref(), false);
+        let last = directory.shell_state(usual).cwd(self.first_directory(ctx));
         let Some(workdir) = workdir else { return Ok(last) };
-        let requested = match (workdir.strip_prefix('~'), std::env::home_dir()) {
+        let home = place.sandbox.map(|_| directory.home()).or_else(std::env::home_dir);
+        let requested = match (workdir.strip_prefix('~'), home) {
             (Some(below), Some(home)) if below.is_empty() || below.starts_with('/') => {
                 home.join(below.trim_start_matches('/'))
             }
@@ -386,7 +413,7 @@ impl Terminal {
 fn new_id() -> io::Result<String> {
     let mut random = [0; 6];
     getrandom::fill(&mut random).map_err(io::Error::other)?;
-    Ok(random.iter().fold("proc_".to_owned(), |id, byte| format!("{id}{byte:02x}")))
+    Ok(format!("proc_{}", hex(&random)))
 }
 
 fn not_a_command(value: Option<&Value>) -> Value {

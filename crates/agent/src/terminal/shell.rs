@@ -6,16 +6,18 @@
 
 use std::ffi::{OsStr, OsString};
 use std::fs::File;
-use std::io;
+use std::io::{self, Read as _};
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
 
 use pty_process::{Pty, Size};
+use rustix::fs::{Mode, OFlags};
 use tokio::net::unix::pipe;
 use tokio::process::{Child, Command};
 
 use super::environment::{self, Variable};
 use super::private_directory;
+use super::sandbox::Place;
 use crate::files::file_name;
 use crate::tools::SessionCtx;
 
@@ -62,6 +64,41 @@ impl Launch {
     }
 }
 
+/// The directory of a session below `terminal/sessions/`. Sandboxed commands can change what is in three
+/// directories of it, but cannot replace these.
+#[derive(Debug)]
+pub(super) struct SessionDirectory(PathBuf);
+
+impl SessionDirectory {
+    pub(super) fn open(directory: &Path, ctx: &SessionCtx) -> io::Result<Self> {
+        let own = directory.join("sessions").join(file_name(ctx.key.as_str()));
+        private_directory(&own)?;
+        let own = Self(own.canonicalize()?);
+        for changeable in [own.home(), own.tmp(), own.state()] {
+            private_directory(&changeable)?;
+        }
+        Ok(own)
+    }
+
+    pub(super) fn home(&self) -> PathBuf {
+        self.0.join("home")
+    }
+
+    pub(super) fn tmp(&self) -> PathBuf {
+        self.0.join("tmp")
+    }
+
+    pub(super) fn state(&self) -> PathBuf {
+        self.0.join("state")
+    }
+
+    /// A sandboxed shell could write anything into its variables, so one outside has its own.
+    pub(super) fn shell_state(&self, place: Place<'_>) -> ShellState {
+        let of = if place.sandbox.is_some() { self.state() } else { self.0.clone() };
+        ShellState { cwd: of.join("cwd"), env: of.join("env") }
+    }
+}
+
 /// Working directory and variables that persist between the commands of a session.
 #[derive(Debug, Clone)]
 pub(super) struct ShellState {
@@ -70,16 +107,10 @@ pub(super) struct ShellState {
 }
 
 impl ShellState {
-    pub(super) fn open(directory: &Path, ctx: &SessionCtx) -> io::Result<Self> {
-        let own = directory.join("sessions").join(file_name(ctx.key.as_str()));
-        private_directory(&own)?;
-        Ok(Self { cwd: own.join("cwd"), env: own.join("env") })
-    }
-
     /// The directory of the next command: where the last one ended or its nearest existing ancestor, but not
     /// above the directory of the first command.
     pub(super) fn cwd(&self, first: &Path) -> PathBuf {
-        let last = std::fs::read_to_string(&self.cwd).unwrap_or_default();
+        let last = read_path(&self.cwd).unwrap_or_default();
         let last = Path::new(last.strip_suffix('\n').unwrap_or(&last));
         if last.is_dir() {
             return last.to_owned();
@@ -127,6 +158,21 @@ impl ShellState {
     }
 }
 
+/// Reads a short regular file. A sandboxed command may have put anything in its place.
+fn read_path(path: &Path) -> io::Result<String> {
+    let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
+    let file = File::from(rustix::fs::open(path, flags, Mode::empty())?);
+    if !file.metadata()?.is_file() {
+        return Err(io::ErrorKind::InvalidInput.into());
+    }
+    let mut text = String::new();
+    file.take(LONGEST_PATH).read_to_string(&mut text)?;
+    Ok(text)
+}
+
+/// PATH_MAX and a line feed.
+const LONGEST_PATH: u64 = 4097;
+
 /// The owner's shell if it is supported, else bash or sh.
 pub(super) fn shell() -> OsString {
     let own = std::env::var_os("SHELL").map(PathBuf::from);
@@ -153,6 +199,22 @@ mod tests {
     #[test]
     fn quotes_text_as_one_word() {
         assert_eq!(quoted("it's $HOME"), r"'it'\''s $HOME'");
+    }
+
+    #[test]
+    fn directory_is_read_from_a_regular_file_only() {
+        let home = tempfile::TempDir::new().unwrap();
+        let state = ShellState { cwd: home.path().join("cwd"), env: home.path().join("env") };
+        let first = home.path().join("first");
+        let other = home.path().join("other");
+        std::fs::create_dir(&first).unwrap();
+        std::fs::create_dir(&other).unwrap();
+        std::fs::write(home.path().join("elsewhere"), format!("{}\n", other.display())).unwrap();
+        std::os::unix::fs::symlink(home.path().join("elsewhere"), &state.cwd).unwrap();
+        assert_eq!(state.cwd(&first), first, "a link");
+        std::fs::remove_file(&state.cwd).unwrap();
+        rustix::fs::mknodat(rustix::fs::CWD, &state.cwd, rustix::fs::FileType::Fifo, Mode::RWXU, 0).unwrap();
+        assert_eq!(state.cwd(&first), first, "a pipe");
     }
 
     #[test]

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::path::Path;
+use std::pin::Pin;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -14,7 +15,7 @@ use tempfile::TempDir;
 use super::background::record::{
     self, BackgroundProcess, Ledger, ProcessEvent, ProcessExit, ProcessIdentity, RecordedProcess,
 };
-use super::{ApproveAll, CommandApprover, Terminal, TerminalConfig, WatchLimits};
+use super::{CommandApprover, CommandDecision, CommandRequest, Terminal, TerminalConfig, WatchLimits};
 use crate::tools::{AsyncDelivery, Respondent, SessionCtx, Tools, TurnHeartbeat};
 
 pub(crate) fn ctx(home: &Path, platform: &str, chat: &str) -> SessionCtx {
@@ -101,6 +102,19 @@ impl Ledger for FakeLedger {
 
     fn consumed(&self, id: &str) -> record::LedgerWrite<'_> {
         self.update(|state| state.consumed.push(id.to_owned()))
+    }
+}
+
+#[derive(Debug)]
+struct ApproveAll;
+
+impl CommandApprover for ApproveAll {
+    fn decide<'a>(
+        &'a self,
+        _request: CommandRequest<'a>,
+        _ctx: &'a SessionCtx,
+    ) -> Pin<Box<dyn Future<Output = CommandDecision> + Send + 'a>> {
+        Box::pin(std::future::ready(CommandDecision::Run { note: None }))
     }
 }
 

@@ -1,9 +1,10 @@
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use serde_json::{Value, json};
 
 use super::testing::TerminalFixture;
 use super::*;
+use petasos_runtime::clock;
 
 async fn run(fixture: &TerminalFixture, chat: &str, arguments: Value) -> Value {
     fixture.call(&fixture.ctx(chat), "terminal", arguments).await
@@ -68,12 +69,10 @@ struct BlockAll;
 impl CommandApprover for BlockAll {
     fn decide<'a>(
         &'a self,
-        command: &'a str,
-        _cwd: &'a Path,
-        _writable: bool,
+        request: CommandRequest<'a>,
         ctx: &'a SessionCtx,
     ) -> Pin<Box<dyn Future<Output = CommandDecision> + Send + 'a>> {
-        let reason = format!("BLOCKED: {command} for {}", ctx.key);
+        let reason = format!("BLOCKED: {} for {}", request.command, ctx.key);
         Box::pin(async { CommandDecision::Blocked { reason } })
     }
 }
@@ -138,7 +137,7 @@ async fn session_continues_after_broken_command() {
 #[tokio::test]
 async fn timeout_kills_whole_group() {
     let fixture = TerminalFixture::new();
-    let began = Instant::now();
+    let began = clock::monotonic();
     let command = "trap '' TERM; (trap '' TERM; sleep 31) > /dev/null 2>&1 < /dev/null | sleep 32 | (echo $BASHPID; sleep 33)";
     let ran = run(&fixture, "1", json!({"command": command, "timeout": 1})).await;
     assert_eq!(ran["exit_code"], 124);
@@ -168,7 +167,7 @@ async fn dropped_call_ends_its_command() {
 #[tokio::test]
 async fn open_pipe_does_not_delay_result() {
     let fixture = TerminalFixture::new();
-    let began = Instant::now();
+    let began = clock::monotonic();
     let ran = run(&fixture, "1", json!({"command": "(eval 'sleep 36 &'); echo done"})).await;
     assert_eq!((&ran["output"], &ran["exit_code"]), (&json!("done"), &json!(0)));
     assert!(began.elapsed() < Duration::from_secs(30));

@@ -7,6 +7,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use petasos_core::{Millis, SessionId, SessionKey, Source};
+use petasos_runtime::clock;
 use tokio::time::Instant;
 
 use super::Respondent;
@@ -47,7 +48,7 @@ pub struct TurnHeartbeat {
 
 impl Default for TurnHeartbeat {
     fn default() -> Self {
-        Self { since: Instant::now(), last: Arc::default() }
+        Self { since: clock::monotonic(), last: Arc::default() }
     }
 }
 

@@ -49,8 +49,8 @@ pub(super) fn tool() -> Definition {
     Definition {
         name: "delegate_task",
         description: "Gives work to subagents, each with a conversation and a terminal of its own. They know nothing of this one: say \
-         everything they need. Where the channel allows it the work goes on in the background, and its results come as a \
-         message of their own.",
+         everything they need. Where the channel allows it, the work continues in the background, and you receive its results as a \
+         separate message.",
         toolset: Toolset::Other,
         service: Service::Delegation,
         effects: Effects::Anything,

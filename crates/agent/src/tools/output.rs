@@ -78,8 +78,7 @@ pub async fn render_result(
         let now = ctx.now.0;
         let call = call.clone();
         let written =
-            tokio::task::spawn_blocking(move || store_on_disk(&folder, now, &call, &content, untrusted))
-                .await;
+            petasos_runtime::blocking(move || store_on_disk(&folder, now, &call, &content, untrusted)).await;
         match written {
             Ok(Ok(text)) => text,
             Ok(Err(error)) => {

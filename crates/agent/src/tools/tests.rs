@@ -355,7 +355,7 @@ async fn patch_that_does_not_fit_changes_nothing() {
         (Some("1\ntwo\n".into()), Some("c\n".into()), None)
     );
     let again = fixture.error("patch", json!({ "patch": good })).await;
-    assert!(again.contains("does not fit"), "{again}");
+    assert!(again.contains("does not match"), "{again}");
     symlink("/etc/passwd", fixture.ctx.workspace.join("link")).unwrap();
     let through = "--- a/link\n+++ b/link\n@@ -1 +1 @@\n-root\n+x\n";
     assert!(fixture.error("patch", json!({ "patch": through })).await.contains("link"));

@@ -35,11 +35,24 @@ pub enum PairingAction {
     /// List paired users and pending requests
     List,
     /// Approve a pairing request by its code
-    Approve { platform: String, code: String },
+    Approve {
+        /// Platform on which the code was sent
+        platform: String,
+        /// Code that the person received
+        code: String,
+    },
     /// Revoke a user's access
-    Revoke { platform: String, user: String },
+    Revoke {
+        /// Platform of the user
+        platform: String,
+        /// Id of the user, as listed
+        user: String,
+    },
     /// Unlock pairing after too many wrong codes
-    Unlock { platform: String },
+    Unlock {
+        /// Platform whose pairing is locked
+        platform: String,
+    },
 }
 
 #[derive(Debug, Args)]
@@ -74,7 +87,10 @@ pub enum ConfigAction {
     /// Report every problem; exit code 78 if there is an error
     Check,
     /// Explain a key, a section or an environment variable: meaning, value and source
-    Explain { key: String },
+    Explain {
+        /// Key, section or environment variable, such as agent.max_turns
+        key: String,
+    },
     /// Show all settings and where each is set
     Show {
         /// Include keys that are not set

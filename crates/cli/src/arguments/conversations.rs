@@ -2,14 +2,14 @@
 
 use clap::{Args, Subcommand, ValueEnum};
 
-use super::parse_name;
+use super::{parse_name, parse_number};
 
 #[derive(Debug, Args)]
 pub struct SendArguments {
     /// Target: PLATFORM, PLATFORM:CHAT[:THREAD], PLATFORM:NAME, all or local; separate several with commas
     #[arg(value_name = "TARGET")]
     pub target: String,
-    /// Text; without it, or with -, read from stdin
+    /// Text of the message; without it, or with -, read from standard input
     #[arg(value_name = "TEXT")]
     pub text: Vec<String>,
     /// Seconds to wait for delivery; a message that is still queued then gives exit code 75
@@ -25,7 +25,7 @@ pub struct ChatArguments {
     /// Conversation to use; each name is separate
     #[arg(long, value_name = "NAME", default_value = "main", value_parser = parse_name)]
     pub session: String,
-    /// Ask this and print only the answer
+    /// Send this message and print only the answer
     #[arg(value_name = "MESSAGE")]
     pub message: Vec<String>,
 }
@@ -43,12 +43,18 @@ pub struct SessionsArguments {
 pub enum SessionsAction {
     /// List conversations, newest first
     List,
-    /// Show the messages of one; the beginning of its id is enough
-    Show { id: String },
+    /// Show the messages of a conversation
+    Show {
+        /// Id of the conversation; its beginning is enough
+        id: String,
+    },
     /// List archived conversations, most recently archived first
     Archive,
-    /// Restore an archived conversation by its id or its file (stop the gateway first)
-    Restore { id: String },
+    /// Restore an archived conversation (stop the gateway first)
+    Restore {
+        /// Id of the conversation, or path of its file
+        id: String,
+    },
 }
 
 #[derive(Debug, Args)]
@@ -62,15 +68,24 @@ pub enum LinksAction {
     /// List platforms
     List,
     /// Retry a connection now
-    Retry { name: String },
+    Retry {
+        /// Platform, as listed
+        name: String,
+    },
     /// Disconnect a platform until it is resumed
-    Pause { name: String },
+    Pause {
+        /// Platform, as listed
+        name: String,
+    },
     /// Reconnect a paused platform
-    Resume { name: String },
+    Resume {
+        /// Platform, as listed
+        name: String,
+    },
     /// List platform events that could not be parsed
     Unreadable {
         /// Print the raw text of one event
-        #[arg(long, value_name = "ID")]
+        #[arg(long, value_name = "ID", value_parser = parse_number)]
         raw: Option<i64>,
     },
 }
@@ -101,9 +116,17 @@ pub enum OutboxAction {
     /// List messages
     List,
     /// Queue a dead-lettered message again
-    Retry { id: i64 },
+    Retry {
+        /// Number of the message, as listed
+        #[arg(value_parser = parse_number)]
+        id: i64,
+    },
     /// Delete a dead-lettered message
-    Drop { id: i64 },
+    Drop {
+        /// Number of the message, as listed
+        #[arg(value_parser = parse_number)]
+        id: i64,
+    },
 }
 
 #[derive(Debug, Args)]
@@ -119,19 +142,31 @@ pub enum CronAction {
     /// Add a job
     Add(CronAddArguments),
     /// Pause a job
-    Pause { id: String },
+    Pause {
+        /// Id of the job, as listed
+        id: String,
+    },
     /// Resume a paused job
-    Resume { id: String },
+    Resume {
+        /// Id of the job, as listed
+        id: String,
+    },
     /// Remove a job
     #[command(alias = "delete")]
-    Remove { id: String },
-    /// Run a job now, independent of its schedule
-    Run { id: String },
+    Remove {
+        /// Id of the job, as listed
+        id: String,
+    },
+    /// Run a job now, regardless of its schedule
+    Run {
+        /// Id of the job, as listed
+        id: String,
+    },
 }
 
 #[derive(Debug, Args)]
 pub struct CronAddArguments {
-    /// 30m (once), "every 2h", "0 9 * * 1-5", or 2027-02-03T14:00
+    /// When to run: 30m (once), "every 2h", "0 9 * * 1-5", or 2027-02-03T14:00
     pub schedule: String,
     /// Prompt for the agent
     #[arg(required = true)]
@@ -146,7 +181,7 @@ pub struct CronAddArguments {
     /// Total number of runs
     #[arg(long, value_name = "TIMES")]
     pub repeat: Option<u32>,
-    /// IANA name of the time zone
+    /// IANA name of the time zone [default: timezone in config.yaml]
     #[arg(long, value_name = "ZONE")]
     pub timezone: Option<String>,
 }

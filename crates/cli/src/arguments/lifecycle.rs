@@ -17,7 +17,7 @@ pub struct RunArguments {
     /// Stop a gateway that already runs on this home and take over from it
     #[arg(long)]
     pub replace: bool,
-    /// A supervisor restarts the gateway when it exits with code 75
+    /// Rely on a supervisor to start the gateway again when it exits with code 75
     #[arg(long)]
     pub external_supervisor: bool,
     /// Accepted for compatibility with other gateways; has no effect
@@ -33,7 +33,7 @@ pub struct ProveArguments {
     /// Seed of the random choices; the same seed repeats the same run
     #[arg(long, value_name = "NUMBER")]
     pub seed: Option<u64>,
-    /// Continue with further seeds for this many minutes
+    /// Repeat with other seeds for this many minutes
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=1440))]
     pub minutes: Option<u64>,
 }
@@ -52,10 +52,10 @@ pub struct DrainRequestArguments {
     /// Wait until no turn is running
     #[arg(long)]
     pub wait: bool,
-    /// Longest wait; the drain stays in effect
+    /// Stop waiting after this time; the drain stays in effect
     #[arg(long, value_name = "SECONDS", requires = "wait", value_parser = parse_seconds)]
     pub timeout: Option<Duration>,
-    /// Reason, shown with the state
+    /// Reason of the drain, shown by petasos status
     #[arg(long, value_name = "TEXT")]
     pub reason: Option<String>,
     /// Do not notify home channels when the gateway stops
@@ -65,12 +65,16 @@ pub struct DrainRequestArguments {
 
 #[derive(Debug, Subcommand)]
 pub enum DrainAction {
-    /// Show who requested a drain, and which turns are running
+    /// Show who requested the drain and which turns are running
     Status,
-    /// Stop waiting for a session; part of its name is enough
-    Skip { session: String },
-    /// Wait longer for a session when the gateway stops; part of its name is enough
+    /// Stop waiting for a session
+    Skip {
+        /// Name of the session; a part of it is enough
+        session: String,
+    },
+    /// Wait longer for a session when the gateway stops
     Extend {
+        /// Name of the session; a part of it is enough
         session: String,
         /// Additional seconds, 1 to 900
         #[arg(long, value_name = "SECONDS", default_value_t = 60, value_parser = clap::value_parser!(u64).range(1..=900))]
@@ -82,7 +86,7 @@ pub enum DrainAction {
 pub struct ServiceArguments {
     #[command(subcommand)]
     pub action: ServiceAction,
-    /// Use a system service instead of a user service
+    /// Use a system service instead of a service of this user
     #[arg(long, global = true)]
     pub system: bool,
     /// Name of the service, when there are several: petasos-NAME

@@ -12,9 +12,12 @@ pub struct DoctorArguments {
     /// Check the whole database; move a damaged one aside and salvage its rows (stop the gateway first)
     #[arg(long, conflicts_with = "online")]
     pub repair: bool,
-    /// Rewrite the database without free space; needs space for a copy (stop the gateway first)
+    /// Rewrite the database without its free space; needs disk space for a copy (stop the gateway first)
     #[arg(long, conflicts_with_all = ["online", "repair"])]
     pub compact: bool,
+    /// Audit the configuration and the files of the home; fails if there is a serious weakness
+    #[arg(long, conflicts_with_all = ["online", "repair", "compact"])]
+    pub security: bool,
 }
 
 #[derive(Debug, Args)]
@@ -36,7 +39,7 @@ fn parse_keep(text: &str) -> Result<usize, String> {
 
 #[derive(Debug, Args)]
 pub struct RestoreArguments {
-    /// Directory that petasos backup created
+    /// Directory of the backup, created by petasos backup
     pub backup: PathBuf,
     /// Replace a home that is newer than the backup
     #[arg(long)]

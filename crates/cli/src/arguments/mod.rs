@@ -87,12 +87,12 @@ pub enum CliCommand {
     Restore(RestoreArguments),
     /// Print a one-time sign-in link to the web page
     Open,
-    /// Test the delivery guarantees on this machine: kills, network failures, a full disk. Uses a temporary
-    /// home
+    /// Test the delivery guarantees on this machine with kills, network failures and a full disk, in a
+    /// temporary home
     Prove(ProveArguments),
     /// Stop the running gateway and wait until it has exited
     Stop {
-        /// Interrupt running turns; the next start resumes them
+        /// Interrupt running turns instead of waiting; the next start resumes them
         #[arg(long)]
         now: bool,
     },
@@ -107,7 +107,7 @@ pub enum CliCommand {
     },
     /// Stop new turns from starting and let running turns finish
     Drain(DrainArguments),
-    /// End a drain, so that turns start again
+    /// End a drain: new turns start again
     Resume,
     /// Exchange an enrollment token for the credentials of a relay connector
     Enroll(EnrollArguments),
@@ -118,12 +118,19 @@ pub enum CliCommand {
     /// Print version and build
     Version,
     /// Print a completion script for a shell
-    Completions { shell: Shell },
+    Completions {
+        /// Shell of the script
+        shell: Shell,
+    },
 }
 
 fn parse_seconds(text: &str) -> Result<Duration, String> {
     let seconds: f64 = text.trim().parse().map_err(|_| "expected a number of seconds".to_owned())?;
     Duration::try_from_secs_f64(seconds).map_err(|_| "expected a number of seconds of at least 0".to_owned())
+}
+
+fn parse_number(text: &str) -> Result<i64, String> {
+    text.trim().parse().map_err(|_| "expected a number, as listed".to_owned())
 }
 
 /// The form that the API requires.
@@ -148,7 +155,7 @@ mod tests {
     #[test]
     fn every_option_and_command_has_help() {
         fn check(command: &clap::Command) {
-            for argument in command.get_arguments().filter(|it| !it.is_positional()) {
+            for argument in command.get_arguments() {
                 assert!(argument.get_help().is_some(), "{} {}", command.get_name(), argument.get_id());
             }
             for below in command.get_subcommands() {

@@ -6,6 +6,8 @@ use std::io::{self, ErrorKind, Write};
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
+use petasos_core::text::hex;
+
 pub(super) fn make_private(path: &Path) -> io::Result<()> {
     DirBuilder::new().recursive(true).mode(0o700).create(path)
 }
@@ -96,7 +98,7 @@ fn digest(path: &Path) -> io::Result<String> {
             read => context.update(&buffer[..read]),
         }
     }
-    Ok(context.finish().as_ref().iter().map(|byte| format!("{byte:02x}")).collect())
+    Ok(hex(context.finish().as_ref()))
 }
 
 /// Total bytes of the files below; symlinks and missing paths count as zero.

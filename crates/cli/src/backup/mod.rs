@@ -12,6 +12,7 @@ pub mod schedule;
 use std::collections::BTreeMap;
 use std::fs::{self, File, TryLockError};
 use std::io;
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
 use petasos_config::Home;
@@ -145,7 +146,7 @@ fn write_contents(home: &Home, part: &Path, secrets: SecretsMode, now: Millis) -
 /// Locks a directory, so that no other process's `.part` is removed.
 fn lock_directory(directory: &Path) -> Result<File, Failure> {
     let path = directory.join(LOCK);
-    let file = File::options().write(true).create(true).truncate(false).open(&path);
+    let file = File::options().write(true).create(true).truncate(false).mode(0o600).open(&path);
     let file = file.map_err(|error| unwritable(&path, &error))?;
     match file.try_lock() {
         Ok(()) => Ok(file),

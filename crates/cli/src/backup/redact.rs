@@ -3,13 +3,8 @@
 use std::io::{self, ErrorKind};
 use std::path::Path;
 
+use petasos_core::credentials;
 use serde_json::Value;
-
-/// Words in the names of settings that hold a credential.
-const SECRET_WORDS: [&str; 9] =
-    ["token", "secret", "password", "passwd", "key", "credential", "authorization", "cookie", "webhook_url"];
-/// Sections whose values are all treated as credentials.
-const SECRET_SECTIONS: [&str; 2] = ["env", "headers"];
 
 /// Rewrites the file without credentials, as JSON, which is YAML without comments. A file that cannot be
 /// parsed is removed, because its content is unknown.
@@ -23,38 +18,18 @@ pub(super) fn config(path: &Path) -> io::Result<()> {
         return std::fs::remove_file(path);
     };
     let before = value.clone();
-    redact(&mut value);
+    credentials::visit(&mut value, &mut |secret| *secret = Value::Null);
     if value == before && !mentions_credential_in_comment(&text) {
         return Ok(());
     }
     super::files::write(path, &serde_json::to_vec_pretty(&value)?)
 }
 
-fn redact(value: &mut Value) {
-    match value {
-        Value::Object(fields) => {
-            for (name, field) in fields {
-                let name = name.to_lowercase();
-                let is_section = SECRET_SECTIONS.contains(&name.as_str());
-                let named = SECRET_WORDS.iter().any(|word| name.contains(word));
-                if is_section || (named && !field.is_object()) {
-                    *field = Value::Null;
-                } else {
-                    redact(field);
-                }
-            }
-        }
-        Value::Array(items) => items.iter_mut().for_each(redact),
-        Value::String(text) if text.contains("://") && text.contains('@') => *value = Value::Null,
-        Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => {}
-    }
-}
-
 /// A commented-out setting still contains its value.
 fn mentions_credential_in_comment(text: &str) -> bool {
-    let comments =
-        text.lines().filter_map(|line| line.split_once('#')).map(|(_, comment)| comment.to_lowercase());
-    comments.into_iter().any(|comment| SECRET_WORDS.iter().any(|word| comment.contains(word)))
+    text.lines()
+        .filter_map(|line| line.split_once('#'))
+        .any(|(_, comment)| credentials::is_secret_name(comment))
 }
 
 #[cfg(test)]

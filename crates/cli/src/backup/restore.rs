@@ -4,8 +4,8 @@
 //! `replaced-TIME`; then the restored ones move in, the database last. A crash in between leaves a home
 //! without a database, and `replaced-TIME` with the old one.
 
-use std::fs;
 use std::path::{Path, PathBuf};
+use std::{fs, io};
 
 use petasos_config::Home;
 use petasos_core::Millis;
@@ -54,7 +54,7 @@ pub fn restore(home: &Home, backup: &Path, force: Force, now: Millis) -> Result<
 fn verify(backup: &Path) -> Result<Manifest, Failure> {
     let next = "choose another backup; backups are stored in backup.directory (petasos config explain backup.directory)";
     let manifest = read_manifest(backup)
-        .map_err(|error| Failure::new(format!("{} is not a backup: {error}", backup.display())).next(next))?;
+        .map_err(|error| Failure::new(describe_unreadable(backup, &error)).next(next))?;
     let mut found = files::digests(backup).map_err(|error| unwritable(backup, &error))?;
     found.remove(super::MANIFEST);
     let differs = manifest.files.iter().find(|(name, digest)| found.get(*name) != Some(digest));
@@ -69,6 +69,18 @@ fn verify(backup: &Path) -> Result<Manifest, Failure> {
         return Err(Failure::new(message).next(next));
     }
     Ok(manifest)
+}
+
+fn describe_unreadable(backup: &Path, error: &io::Error) -> String {
+    match error.kind() {
+        io::ErrorKind::NotFound if backup.is_dir() => {
+            format!("{} is not a backup: the file {} is missing", backup.display(), super::MANIFEST)
+        }
+        io::ErrorKind::NotFound => {
+            format!("{} is not a backup: there is no such directory", backup.display())
+        }
+        _ => format!("{} is not a backup: {error}", backup.display()),
+    }
 }
 
 fn refuse_newer(home: &Home, manifest: &Manifest) -> Result<(), Failure> {

@@ -6,6 +6,7 @@ use std::time::Duration;
 use petasos_config::keys::gateway;
 use petasos_config::{Home, Settings};
 use petasos_core::Millis;
+use petasos_runtime::clock;
 
 use super::{BackupPlan, SecretsMode, create, newest};
 use crate::print::now;
@@ -47,7 +48,7 @@ pub async fn run(shutdown: impl Future<Output = ()>, home: Home, schedule: Backu
     loop {
         tokio::select! {
             () = &mut shutdown => return,
-            () = tokio::time::sleep(pause) => {}
+            () = clock::sleep(pause) => {}
         }
         pause = CHECK_INTERVAL;
         let home = home.clone();
@@ -56,7 +57,7 @@ pub async fn run(shutdown: impl Future<Output = ()>, home: Home, schedule: Backu
             let newest = newest(&schedule.plan.directory).map(|(_, backup)| backup);
             is_due(newest, interval, now()).then(|| create(&home, &schedule.plan, now()))
         };
-        match tokio::task::spawn_blocking(check).await {
+        match petasos_runtime::blocking(check).await {
             Ok(None) => {}
             Ok(Some(Ok(backup))) => {
                 tracing::info!(path = %backup.path.display(), bytes = backup.bytes, removed = backup.removed, "backup created");
@@ -113,7 +114,7 @@ mod tests {
     /// Time is paused and advances only while the runtime is idle.
     async fn until(condition: impl Fn() -> bool) {
         while !condition() {
-            tokio::time::sleep(Duration::from_secs(1)).await;
+            clock::sleep(Duration::from_secs(1)).await;
         }
     }
 
@@ -125,11 +126,11 @@ mod tests {
     async fn creates_no_second_backup_before_it_is_due() {
         let folder = tempfile::tempdir().unwrap();
         let directory = folder.path().join("backups");
-        let started = tokio::time::Instant::now();
+        let started = clock::monotonic();
         let shutdown = async {
             until(|| count(&directory) == 1).await;
             assert!(started.elapsed() >= FIRST_CHECK, "not right after the start");
-            tokio::time::sleep(CHECK_INTERVAL * 10).await;
+            clock::sleep(CHECK_INTERVAL * 10).await;
         };
         run(shutdown, home(folder.path()), schedule(directory.clone(), Some(HOUR))).await;
         assert_eq!(count(&directory), 1);
@@ -140,9 +141,9 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let directory = folder.path().join("backups");
         fs::write(&directory, "a file is in the way").unwrap();
-        let started = tokio::time::Instant::now();
+        let started = clock::monotonic();
         let shutdown = async {
-            tokio::time::sleep(FIRST_CHECK + CHECK_INTERVAL).await;
+            clock::sleep(FIRST_CHECK + CHECK_INTERVAL).await;
             fs::remove_file(&directory).unwrap();
             until(|| count(&directory) == 1).await;
             assert!(started.elapsed() >= RETRY_DELAY);

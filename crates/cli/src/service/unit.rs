@@ -3,7 +3,7 @@
 //! Exit code 75 requests a restart and 78 forbids one. `ExecStop` plans the stop before SIGTERM, and
 //! `TimeoutStopSec` covers the drain.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use petasos_core::lifecycle::stop_budget;
@@ -25,6 +25,8 @@ pub struct UnitFile<'a> {
     pub home: &'a Path,
     /// Owner of the home, for a system service. `None` for root and for user services.
     pub user: Option<u32>,
+    /// Directories outside the home that a system service must be able to write to.
+    pub writable: &'a [PathBuf],
     pub drain: Duration,
     pub watchdog: Option<Duration>,
 }
@@ -62,7 +64,9 @@ impl UnitFile<'_> {
         lines.extend(HARDENING.iter().map(|line| (*line).to_owned()));
         if self.scope == Scope::System {
             lines.extend(SYSTEM_HARDENING.iter().map(|line| (*line).to_owned()));
-            lines.push(format!("ReadWritePaths={}", quoted(&format!("-{home}"))));
+            for path in [self.home].into_iter().chain(self.writable.iter().map(PathBuf::as_path)) {
+                lines.push(format!("ReadWritePaths={}", quoted(&format!("-{}", readable(path)?))));
+            }
         }
         lines.extend([String::new(), "[Install]".into(), format!("WantedBy={}", self.scope.target())]);
         Ok(lines.join("\n") + "\n")
@@ -77,28 +81,49 @@ const RESTART_POLICY: &[&str] = &[
     "KillMode=mixed",
 ];
 
-/// Hardening that a user manager can enforce. It must not keep tools from running compilers, JIT
-/// interpreters, or browsers with their own sandbox.
+/// Hardening that a user manager can enforce: process attributes and system call filters. Everything in
+/// `SYSTEM_HARDENING` needs mounts, capabilities or device control, which only the system manager has.
+///
+/// Programs of the agent inherit it. Left out, because they need it:
+/// - `MemoryDenyWriteExecute`: JIT compilers (Node.js, browsers, PyPy);
+/// - the namespaces user, pid, net, mnt, ipc and uts, and the system calls `@mount`, `@resources` and `@privileged`:
+///   the sandboxes of the agent, of browsers and of containers; `nice`, `tar` and `cp`.
+///
+/// Debuggers (`@debug`: ptrace) do not work.
 const HARDENING: &[&str] = &[
     "UMask=0077",
     "NoNewPrivileges=yes",
+    "KeyringMode=private",
     "LockPersonality=yes",
+    "RestrictAddressFamilies=AF_UNIX AF_INET AF_INET6 AF_NETLINK",
+    "RestrictNamespaces=user pid net mnt ipc uts",
     "RestrictRealtime=yes",
     "RestrictSUIDSGID=yes",
     "SystemCallArchitectures=native",
+    "SystemCallErrorNumber=EPERM",
+    "SystemCallFilter=~@clock @cpu-emulation @debug @module @obsolete @raw-io @reboot @swap",
 ];
 
-/// Hardening that needs mounts or capabilities. `full`, not `strict`: the tools of an agent keep caches in
-/// their user's home directory.
+/// Hardening that needs mounts, capabilities or device control. Left out, because programs of the agent need it:
+/// - `ProtectKernelTunables`, `ProtectKernelLogs`, `ProtectHostname`: they mount over parts of `/proc`, and then the
+///   kernel refuses the `/proc` of a sandbox with its own pid namespace. They protect files that only root can write;
+/// - `ProcSubset=pid`: programs read `/proc/cpuinfo` and `/proc/meminfo`;
+/// - `ProtectHome=yes`: MCP servers and hooks keep caches and logins in the home directory of their user;
+/// - `PrivateNetwork`, `IPAddressDeny`: chat platforms and models are on the network.
 const SYSTEM_HARDENING: &[&str] = &[
+    "CapabilityBoundingSet=",
+    "DevicePolicy=closed",
+    "PrivateDevices=yes",
+    "PrivateMounts=yes",
     "PrivateTmp=yes",
+    "PrivateUsers=yes",
     "ProtectClock=yes",
     "ProtectControlGroups=yes",
-    "ProtectHostname=yes",
-    "ProtectKernelLogs=yes",
+    "ProtectHome=read-only",
     "ProtectKernelModules=yes",
-    "ProtectKernelTunables=yes",
-    "ProtectSystem=full",
+    "ProtectProc=invisible",
+    "ProtectSystem=strict",
+    "RemoveIPC=yes",
 ];
 
 /// The first word of a command line: systemd expands no variables there and rejects quotes in it.

@@ -12,6 +12,7 @@ fn unit<'a>(program: &'a str, home: &'a str) -> UnitFile<'a> {
         program: Path::new(program),
         home: Path::new(home),
         user: None,
+        writable: &[],
         drain: Duration::from_secs(60),
         watchdog: None,
     }
@@ -43,10 +44,15 @@ TimeoutStartSec=600
 TimeoutStopSec=90
 UMask=0077
 NoNewPrivileges=yes
+KeyringMode=private
 LockPersonality=yes
+RestrictAddressFamilies=AF_UNIX AF_INET AF_INET6 AF_NETLINK
+RestrictNamespaces=user pid net mnt ipc uts
 RestrictRealtime=yes
 RestrictSUIDSGID=yes
 SystemCallArchitectures=native
+SystemCallErrorNumber=EPERM
+SystemCallFilter=~@clock @cpu-emulation @debug @module @obsolete @raw-io @reboot @swap
 
 [Install]
 WantedBy=default.target
@@ -60,6 +66,7 @@ fn renders_system_unit() {
         service: "petasos-den",
         scope: Scope::System,
         user: Some(1000),
+        writable: &["/home/ann".into()],
         drain: Duration::ZERO,
         watchdog: Some(Duration::from_secs(30)),
         ..unit("/usr/bin/petasos", "/srv/petasos")
@@ -92,19 +99,30 @@ TimeoutStopSec=60
 WatchdogSec=30
 UMask=0077
 NoNewPrivileges=yes
+KeyringMode=private
 LockPersonality=yes
+RestrictAddressFamilies=AF_UNIX AF_INET AF_INET6 AF_NETLINK
+RestrictNamespaces=user pid net mnt ipc uts
 RestrictRealtime=yes
 RestrictSUIDSGID=yes
 SystemCallArchitectures=native
+SystemCallErrorNumber=EPERM
+SystemCallFilter=~@clock @cpu-emulation @debug @module @obsolete @raw-io @reboot @swap
+CapabilityBoundingSet=
+DevicePolicy=closed
+PrivateDevices=yes
+PrivateMounts=yes
 PrivateTmp=yes
+PrivateUsers=yes
 ProtectClock=yes
 ProtectControlGroups=yes
-ProtectHostname=yes
-ProtectKernelLogs=yes
+ProtectHome=read-only
 ProtectKernelModules=yes
-ProtectKernelTunables=yes
-ProtectSystem=full
+ProtectProc=invisible
+ProtectSystem=strict
+RemoveIPC=yes
 ReadWritePaths=-/srv/petasos
+ReadWritePaths=-/home/ann
 
 [Install]
 WantedBy=multi-user.target

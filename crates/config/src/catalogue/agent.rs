@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use serde_json::Value;
 
-use crate::choices::{ApprovalMode, CronApproval, MissedRuns};
+use crate::choices::{ApprovalMode, CronApproval, MissedRuns, SandboxMode};
 use crate::key::{
     choice, count, flag, keys, list, maybe_list, seconds, seconds_or_never, table, text, text_or,
     whole_seconds,
@@ -143,6 +143,12 @@ keys! {
     );
     TERMINAL: bool =
         flag("terminal.enabled", false, "let the agent run commands on this machine, as the user of the gateway");
+    TERMINAL_SANDBOX: SandboxMode = choice::<SandboxMode>(
+        "terminal.sandbox",
+        "auto",
+        "confine commands: auto (where the kernel can; elsewhere each command needs an approval) or off (commands can read and \
+         change everything that the gateway can)",
+    );
     TERMINAL_BACKEND: String = text_or(
         "terminal.backend",
         "local",
@@ -165,7 +171,8 @@ keys! {
     .env(&["TERMINAL_MAX_FOREGROUND_TIMEOUT"]);
     TERMINAL_ENV: Vec<String> = list(
         "terminal.env_passthrough",
-        "environment variables passed to commands although they look like secrets; keys of model providers are never passed",
+        "environment variables passed to commands besides the usual ones such as PATH and LANG; keys of model providers are never \
+         passed",
     );
     TERMINAL_LOGIN_SHELL: bool = flag(
         "terminal.login_shell",

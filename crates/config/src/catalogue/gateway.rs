@@ -61,7 +61,7 @@ keys! {
     CRASH_RECOVERY: CrashRecovery = choice::<CrashRecovery>(
         "gateway.crash_recovery",
         "journal",
-        "after a crash: journal (resume interrupted turns), suspend (start recent conversations fresh), resume (mark them as interrupted)",
+        "after a crash: journal (resume interrupted turns), suspend (recent conversations start a new session), resume (mark them as interrupted)",
     );
     CONNECT_TIMEOUT: Duration = wait(
         "gateway.platform_connect_timeout",

@@ -26,7 +26,7 @@ pub(super) const DECLARED: &[Declared] = &[
         "seconds after which the answer is sent as a new message instead of an edit",
     )),
     // Telegram, Discord and Slack.
-    later(flag("platforms.telegram.extra.rich_messages", false, "longer, richer messages")),
+    later(flag("platforms.telegram.extra.rich_messages", false, "send longer messages with more formatting")),
     later(
         list("platforms.telegram.fallback_ips", "addresses to use if the host name does not resolve")
             .env(&["TELEGRAM_FALLBACK_IPS"]),
@@ -36,7 +36,7 @@ pub(super) const DECLARED: &[Declared] = &[
             .env(&["DISCORD_DM_ROLE_AUTH_GUILD"]),
     ),
     later(
-        maybe("platforms.discord.history_backfill", "read the messages before a mention")
+        maybe("platforms.discord.history_backfill", "give the model the messages before a mention")
             .env(&["DISCORD_HISTORY_BACKFILL"]),
     ),
     later(
@@ -69,11 +69,10 @@ pub(super) const DECLARED: &[Declared] = &[
         MANY,
         "maximum size of an attachment, in bytes",
     )),
-    later(table("platforms.discord.extra.voice_fx", "voice channels")),
-    // The gateway.
+    later(table("platforms.discord.extra.voice_fx", "sound effects in voice channels")),
     later(flag("gateway.delivery_ledger", true, "durable deliveries; always on in this program")),
     later(
-        flag("multiplex_profiles", false, "several profiles in one process")
+        flag("multiplex_profiles", false, "run several profiles in one process")
             .env(&["GATEWAY_MULTIPLEX_PROFILES"]),
     ),
     later(number(
@@ -89,7 +88,7 @@ pub(super) const DECLARED: &[Declared] = &[
     later(list_or("reset_triggers", &["/new", "/reset"], "texts that start a new conversation")),
     later(table("quick_commands", "custom slash commands")),
     // Presentation.
-    later(table("display.platforms", "tool_progress, streaming and the like per platform")),
+    later(table("display.platforms", "display settings per platform, such as tool_progress and streaming")),
     later(
         maybe_choice::<BusyInput>("display.busy_text_mode", "former name of busy_input_mode")
             .env(&["HERMES_GATEWAY_BUSY_TEXT_MODE"]),
@@ -97,33 +96,33 @@ pub(super) const DECLARED: &[Declared] = &[
     later(flag("display.busy_steer_ack_enabled", true, "acknowledge a steering message")),
     later(number("display.ephemeral_system_ttl", 0.0, "seconds after which notices are deleted")),
     later(text("display.tool_progress", "how tool calls are shown")),
-    later(flag("display.tool_progress_command", false, "offer /verbose")),
+    later(flag("display.tool_progress_command", false, "offer the command /verbose")),
     later(text("display.background_process_notifications", "messages about background processes")),
     later(flag("display.show_reasoning", false, "show the reasoning of the model")),
     later(text("display.personality", "personality of the agent")),
-    later(table("human_delay", "mode, min_ms, max_ms: pause before media")),
-    later(table("stt", "enabled, echo_transcripts: inbound voice")),
+    later(table("human_delay", "pause before media: mode, min_ms, max_ms")),
+    later(table("stt", "transcription of voice messages: enabled, echo_transcripts")),
     later(table("tts", "spoken answers")),
-    later(table("voice", "auto_tts")),
+    later(table("voice", "spoken answers to voice messages: auto_tts")),
     // The agent and its tools.
     later(text("agent.reasoning_effort", "reasoning effort of the model")),
-    later(flag("agent.verbose", false, "verbose logs")),
+    later(flag("agent.verbose", false, "write verbose logs")),
     later(table("agent.personalities", "available personalities")),
-    later(table("compression", "other settings of compaction")),
+    later(table("compression", "other settings of summaries of long conversations")),
     later(table("approvals", "other settings of approvals")),
     later(table("terminal", "other settings of the terminal")),
     later(table("delegation", "other settings of delegation: model, provider")),
-    later(table("tool_output", "other limits of the output of tools")),
+    later(table("tool_output", "other limits of tool output")),
     later(table("memory", "other settings of the memory")),
     later(table("skills", "skill folders")),
-    later(table("cron", "other settings of scheduled work")),
-    later(flag("always_log_local", true, "keep a copy of scheduled output")),
+    later(table("cron", "other settings of scheduled jobs")),
+    later(flag("always_log_local", true, "keep a copy of the output of scheduled jobs")),
     later(table("browser", "the browser tool")),
     later(table("auxiliary", "models for side tasks")),
     later(table("custom_providers", "named providers")),
-    later(table("dashboard", "other settings of a dashboard")),
+    later(table("dashboard", "other settings of the dashboard")),
     later(table("logging", "log files")),
-    later(table("security", "other settings of security: redaction and the like")),
+    later(table("security", "other settings of security, such as redaction")),
     later(table("hooks", "programs to run on events")),
     later(maybe_count::<u64>("_config_version", 0, MANY, "version of the file format")),
 ];

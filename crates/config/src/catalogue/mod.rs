@@ -12,6 +12,7 @@ mod later;
 pub mod model;
 pub mod relay;
 pub mod restrict;
+pub mod secrets;
 pub mod sessions;
 pub mod slack;
 pub mod telegram;
@@ -34,6 +35,7 @@ const MODULES: &[(&str, &[(&str, Declared)])] = &[
     ("model", model::DECLARED),
     ("agent", agent::DECLARED),
     ("sessions", sessions::DECLARED),
+    ("secrets", secrets::DECLARED),
     ("gateway", gateway::DECLARED),
     ("web", web::DECLARED),
     ("any", any::DECLARED),

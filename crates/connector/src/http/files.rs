@@ -1,138 +1,214 @@
-//! Files between platforms and gateways. Inbound files stay on their platform until a gateway fetches them through the
-//! connector. Outbound files are stored for an hour under a random name, readable only by their own instance.
+//! Files in transit. An inbound file stays on its platform until a gateway fetches it. An outbound file is stored for
+//! an hour under a random name; a crash may leave a file without a row, which `retention` deletes.
 
 use std::collections::HashMap;
 use std::io;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
 use petasos_core::message::{Attachment, Inbound};
-use petasos_core::{Millis, Source};
-use petasos_gateway::Commit;
-use petasos_gateway::{Error, clock};
+use petasos_core::{InstanceId, Millis, Source};
+use petasos_gateway::shell::Db;
+use petasos_gateway::{Commit, Error, clock};
 use petasos_platforms::{MediaKind, OpenFile, OutgoingFile};
 use petasos_relay::Media as Kind;
 use petasos_store::Error as StoreError;
 use petasos_store::connector::Media;
 use serde_json::json;
 use tokio::fs;
+use tokio::io::AsyncWriteExt as _;
 
-use crate::context::ConnectorContext;
+use crate::adapters::Adapters;
 
-/// Size limit of a file.
 pub(crate) const MAX_SIZE: usize = 25 << 20;
-/// Total size of the stored files of one instance.
+/// Of the stored files of one instance.
 const QUOTA: u64 = 256 << 20;
-/// Retention of an outbound file.
 const UPLOAD_RETENTION: Duration = Duration::from_secs(3600);
 /// Validity of an inbound file: longer than its message may wait.
 const OFFER_VALIDITY: Duration = Duration::from_secs(8 * 24 * 3600);
 pub(crate) const PATH: &str = "/relay/media/";
 
-pub(crate) fn folder(connector: &ConnectorContext) -> PathBuf {
-    connector.home.join("connector-media")
+#[derive(Debug)]
+pub(crate) struct MediaFiles {
+    db: Db,
+    adapters: Arc<Adapters>,
+    folder: PathBuf,
+    /// Public address for gateways.
+    url: String,
 }
 
-/// Download addresses for the files of a message, by platform reference.
-pub(crate) async fn offer(
-    connector: &ConnectorContext,
-    instance: &str,
-    event: &Inbound,
-    now: Millis,
-) -> Result<HashMap<String, String>, Error> {
-    let media = |file: &Attachment| {
-        let offered = json!({ "source": event.source, "attachment": file }).to_string();
-        let name = file.name.clone();
-        let mime = file.mime.clone();
-        let id = random_id();
-        let instance = instance.to_owned();
-        (
-            file.reference.clone(),
-            Media {
-                id,
-                instance,
+impl MediaFiles {
+    pub(crate) fn new(db: Db, adapters: Arc<Adapters>, home: &Path, url: String) -> Self {
+        Self { db, adapters, folder: home.join("connector-media"), url }
+    }
+
+    pub(crate) fn folder(&self) -> &Path {
+        &self.folder
+    }
+
+    /// Download addresses for the files of a message, by platform reference.
+    pub(crate) async fn offer(
+        &self,
+        instance: &InstanceId,
+        event: &Inbound,
+        now: Millis,
+    ) -> Result<HashMap<String, String>, Error> {
+        let media = |file: &Attachment| {
+            let offered = json!({ "source": event.source, "attachment": file }).to_string();
+            let media = Media {
+                id: clock::random_hex::<16>(),
+                instance: instance.clone(),
                 reference: Some(offered),
-                name,
-                mime,
+                name: file.name.clone(),
+                mime: file.mime.clone(),
                 size: 0,
                 expires_at: now.after(OFFER_VALIDITY),
-            },
-        )
-    };
-    let all: Vec<_> = event.attachments.iter().filter(|file| file.is_file()).map(media).collect();
-    if all.is_empty() {
-        return Ok(HashMap::new());
-    }
-    let url = |id: &str| format!("{}{PATH}{id}", connector.url);
-    let urls = all.iter().map(|(reference, media)| (reference.clone(), url(&media.id))).collect();
-    connector
-        .db
-        .write(Commit::Connector, move |tx| all.iter().try_for_each(|(_, media)| tx.put_media(media)))
-        .await?;
-    Ok(urls)
-}
-
-/// Stores an outbound file and returns its id.
-pub(crate) async fn store(
-    connector: &ConnectorContext,
-    instance: &str,
-    bytes: &[u8],
-    name: Option<String>,
-    mime: Option<String>,
-) -> Result<String, Error> {
-    let id = random_id();
-    let failed = |error: io::Error| Error::Io(format!("a file cannot be stored: {error}"));
-    let folder = folder(connector);
-    fs::DirBuilder::new().recursive(true).mode(0o700).create(&folder).await.map_err(failed)?;
-    let path = folder.join(&id);
-    let size = bytes.len() as u64;
-    let instance = instance.to_owned();
-    let expires_at = clock::now().after(UPLOAD_RETENTION);
-    let media = Media { id: id.clone(), instance, reference: None, name, mime, size, expires_at };
-    fs::write(&path, bytes).await.map_err(failed)?;
-    let stored = connector.db.write(Commit::Connector, move |tx| {
-        if tx.media_bytes(&media.instance)? + media.size > QUOTA {
-            return Err(StoreError::Conflict(
-                "the file quota of this instance is used up; files are deleted after an hour",
-            ));
+            };
+            (file.reference.clone(), media)
+        };
+        let all: Vec<_> = event.attachments.iter().filter(|file| file.is_file()).map(media).collect();
+        if all.is_empty() {
+            return Ok(HashMap::new());
         }
-        tx.put_media(&media)
-    });
-    if let Err(error) = stored.await {
-        fs::remove_file(&path).await.map_err(failed)?;
-        return Err(error);
+        let url = |id: &str| format!("{}{PATH}{id}", self.url);
+        let urls = all.iter().map(|(reference, media)| (reference.clone(), url(&media.id))).collect();
+        self.db
+            .write(Commit::Connector, move |tx| all.iter().try_for_each(|(_, media)| tx.put_media(media)))
+            .await?;
+        Ok(urls)
     }
-    Ok(id)
+
+    /// Stores an outbound file and returns its id.
+    pub(crate) async fn store(
+        &self,
+        instance: &InstanceId,
+        bytes: &[u8],
+        name: Option<String>,
+        mime: Option<String>,
+    ) -> Result<String, Error> {
+        let id = clock::random_hex::<16>();
+        let failed = |error: io::Error| Error::Io(format!("a file cannot be stored: {error}"));
+        self.create_folder().await.map_err(failed)?;
+        let path = self.folder.join(&id);
+        let size = bytes.len() as u64;
+        let instance = instance.clone();
+        let expires_at = clock::now().after(UPLOAD_RETENTION);
+        let media = Media { id: id.clone(), instance, reference: None, name, mime, size, expires_at };
+        write_private(&path, bytes).await.map_err(failed)?;
+        let stored = self.db.write(Commit::Connector, move |tx| {
+            if tx.media_bytes(&media.instance)? + media.size > QUOTA {
+                return Err(StoreError::Conflict(
+                    "the file quota of this instance is used up; files are deleted after an hour",
+                ));
+            }
+            tx.put_media(&media)
+        });
+        if let Err(error) = stored.await {
+            fs::remove_file(&path).await.map_err(failed)?;
+            return Err(error);
+        }
+        Ok(id)
+    }
+
+    pub(crate) async fn fetch(
+        &self,
+        instance: &InstanceId,
+        id: &str,
+    ) -> Result<Option<(Vec<u8>, Media)>, Error> {
+        let Some(media) = self.find(instance, id).await? else { return Ok(None) };
+        let bytes = match &media.reference {
+            None => match fs::read(self.folder.join(&media.id)).await {
+                Ok(bytes) => bytes,
+                Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+                Err(error) => return Err(Error::Io(error.to_string())),
+            },
+            Some(offered) => match self.fetch_from_platform(&media.id, offered).await? {
+                Some(bytes) => bytes,
+                None => return Ok(None),
+            },
+        };
+        Ok(Some((bytes, media)))
+    }
+
+    async fn fetch_from_platform(&self, id: &str, offered: &str) -> Result<Option<Vec<u8>>, Error> {
+        #[derive(serde::Deserialize)]
+        struct OfferedFile {
+            source: Source,
+            attachment: Attachment,
+        }
+        let Ok(OfferedFile { source, attachment }) = serde_json::from_str(offered) else { return Ok(None) };
+        let Some(adapter) = self.adapters.of(source.platform) else { return Ok(None) };
+        let failed = |error: io::Error| Error::Io(error.to_string());
+        self.create_folder().await.map_err(failed)?;
+        // Deleted even if the request is cancelled.
+        let temporary = TemporaryFile(self.folder.join(format!("{id}.{}", clock::random_hex::<16>())));
+        let mut file = private_file(&temporary.0).await.map_err(failed)?;
+        let fetched = adapter.fetch(&source, &attachment, MAX_SIZE as u64, &mut file).await;
+        let bytes = fs::read(&temporary.0).await;
+        drop(temporary);
+        match fetched {
+            Ok(_fetched) => Ok(Some(bytes.map_err(failed)?)),
+            Err(error) => {
+                tracing::warn!(%error, "cannot fetch a file from its platform");
+                Ok(None)
+            }
+        }
+    }
+
+    /// Opens an outbound file that this instance uploaded.
+    pub(crate) async fn open_upload(
+        &self,
+        instance: &InstanceId,
+        url: &str,
+        kind: Kind,
+        name: Option<String>,
+    ) -> Result<OutgoingFile, &'static str> {
+        const UNKNOWN: &str = "unknown file; upload it to /relay/media first";
+        let found = self.find(instance, file_id(url)).await.ok().flatten();
+        let media = found.filter(|media| media.reference.is_none()).ok_or(UNKNOWN)?;
+        let path = self.folder.join(&media.id);
+        let opened = petasos_runtime::blocking(move || OpenFile::at(&path)).await;
+        let opened = opened.ok().and_then(Result::ok).ok_or(UNKNOWN)?;
+        let show = match kind {
+            Kind::Image => MediaKind::Photo,
+            Kind::Voice => MediaKind::Voice,
+            Kind::Audio => MediaKind::Audio,
+            Kind::Video => MediaKind::Video,
+            Kind::Document => MediaKind::Document,
+        };
+        let name = name.or(media.name).unwrap_or_else(|| "file".to_owned());
+        Ok(OutgoingFile { opened, name, mime: mime(kind), show })
+    }
+
+    async fn find(&self, instance: &InstanceId, id: &str) -> Result<Option<Media>, Error> {
+        let id = id.to_owned();
+        let instance = instance.clone();
+        let now = clock::now();
+        self.db.read(move |reader| reader.media(&id, &instance, now)).await
+    }
+
+    async fn create_folder(&self) -> io::Result<()> {
+        fs::DirBuilder::new().recursive(true).mode(0o700).create(&self.folder).await
+    }
 }
 
-/// Reads a file of this instance.
-pub(crate) async fn fetch(
-    connector: &Arc<ConnectorContext>,
-    instance: &str,
-    id: &str,
-) -> Result<Option<(Vec<u8>, Media)>, Error> {
-    let id = id.to_owned();
-    let of = instance.to_owned();
-    let now = clock::now();
-    let Some(media) = connector.db.read(move |reader| reader.media(&id, &of, now)).await? else {
-        return Ok(None);
-    };
-    let bytes = match &media.reference {
-        None => match fs::read(folder(connector).join(&media.id)).await {
-            Ok(bytes) => bytes,
-            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
-            Err(error) => return Err(Error::Io(error.to_string())),
-        },
-        Some(offered) => match from_platform(connector, &media.id, offered).await? {
-            Some(bytes) => bytes,
-            None => return Ok(None),
-        },
-    };
-    Ok(Some((bytes, media)))
+/// The file's id in its address or path.
+pub(super) fn file_id(address: &str) -> &str {
+    address.rsplit_once(PATH).map_or("", |(_, id)| id)
 }
 
-/// A temporary file, deleted on drop.
+async fn write_private(path: &Path, bytes: &[u8]) -> io::Result<()> {
+    let mut file = private_file(path).await?;
+    file.write_all(bytes).await?;
+    // Dropping the file would not wait for the write.
+    file.flush().await
+}
+
+async fn private_file(path: &Path) -> io::Result<fs::File> {
+    fs::OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(path).await
+}
+
 struct TemporaryFile(PathBuf);
 
 impl Drop for TemporaryFile {
@@ -145,64 +221,6 @@ impl Drop for TemporaryFile {
     }
 }
 
-async fn from_platform(
-    connector: &ConnectorContext,
-    id: &str,
-    offered: &str,
-) -> Result<Option<Vec<u8>>, Error> {
-    #[derive(serde::Deserialize)]
-    struct OfferedFile {
-        source: Source,
-        attachment: Attachment,
-    }
-    let Ok(OfferedFile { source, attachment }) = serde_json::from_str(offered) else { return Ok(None) };
-    let Some(adapter) = connector.adapters.of(source.platform) else { return Ok(None) };
-    let failed = |error: io::Error| Error::Io(error.to_string());
-    let folder = folder(connector);
-    fs::DirBuilder::new().recursive(true).mode(0o700).create(&folder).await.map_err(failed)?;
-    // Deleted even if the request is cancelled.
-    let temporary = TemporaryFile(folder.join(format!("{id}.{}", random_id())));
-    let mut file = fs::File::create(&temporary.0).await.map_err(failed)?;
-    let fetched = adapter.fetch(&source, &attachment, MAX_SIZE as u64, &mut file).await;
-    let bytes = fs::read(&temporary.0).await;
-    drop(temporary);
-    match fetched {
-        Ok(_fetched) => Ok(Some(bytes.map_err(failed)?)),
-        Err(error) => {
-            tracing::warn!(%error, "cannot fetch a file from its platform");
-            Ok(None)
-        }
-    }
-}
-
-/// Opens an outbound file that this instance uploaded.
-pub(crate) async fn open_upload(
-    connector: &ConnectorContext,
-    instance: &str,
-    url: &str,
-    kind: Kind,
-    name: Option<String>,
-) -> Result<OutgoingFile, &'static str> {
-    const UNKNOWN: &str = "unknown file; upload it to /relay/media first";
-    let id = url.rsplit_once(PATH).map_or("", |(_, id)| id).to_owned();
-    let of = instance.to_owned();
-    let now = clock::now();
-    let found = connector.db.read(move |reader| reader.media(&id, &of, now)).await;
-    let media = found.ok().flatten().filter(|media| media.reference.is_none()).ok_or(UNKNOWN)?;
-    let path = folder(connector).join(&media.id);
-    let opened = tokio::task::spawn_blocking(move || OpenFile::at(&path)).await;
-    let opened = opened.ok().and_then(Result::ok).ok_or(UNKNOWN)?;
-    let show = match kind {
-        Kind::Image => MediaKind::Photo,
-        Kind::Voice => MediaKind::Voice,
-        Kind::Audio => MediaKind::Audio,
-        Kind::Video => MediaKind::Video,
-        Kind::Document => MediaKind::Document,
-    };
-    let name = name.or(media.name).unwrap_or_else(|| "file".to_owned());
-    Ok(OutgoingFile { opened, name, mime: mime(kind), show })
-}
-
 const fn mime(kind: Kind) -> &'static str {
     match kind {
         Kind::Image => "image/png",
@@ -211,9 +229,4 @@ const fn mime(kind: Kind) -> &'static str {
         Kind::Video => "video/mp4",
         Kind::Document => "application/octet-stream",
     }
-}
-
-/// 128 random bits.
-pub(crate) fn random_id() -> String {
-    clock::random::<16>().iter().map(|byte| format!("{byte:02x}")).collect()
 }

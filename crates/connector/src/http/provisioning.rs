@@ -4,21 +4,20 @@ use std::collections::HashMap;
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
-use petasos_core::Millis;
+use petasos_core::{Millis, TenantId};
 
 const WINDOW: Duration = Duration::from_secs(60);
 /// A gateway without credentials provisions once per platform at each start.
 const MAX_REQUESTS: u32 = 60;
 
-/// Requests in the current window of each tenant.
 #[derive(Debug, Default)]
-pub(crate) struct ProvisioningLimiter(Mutex<HashMap<String, (Millis, u32)>>);
+pub(crate) struct ProvisioningLimiter(Mutex<HashMap<TenantId, (Millis, u32)>>);
 
 impl ProvisioningLimiter {
     /// `Err`: the wait.
-    pub(crate) fn try_acquire(&self, tenant: &str, now: Millis) -> Result<(), Duration> {
+    pub(crate) fn try_acquire(&self, tenant: &TenantId, now: Millis) -> Result<(), Duration> {
         let mut tenants = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let (since, count) = tenants.entry(tenant.to_owned()).or_insert((now, 0));
+        let (since, count) = tenants.entry(tenant.clone()).or_insert((now, 0));
         // A clock that was set back opens a new window.
         if now < *since || now >= since.after(WINDOW) {
             (*since, *count) = (now, 0);
@@ -40,10 +39,10 @@ mod tests {
         let limiter = ProvisioningLimiter::default();
         let at = |seconds: u64| Millis(1_000_000 + seconds * 1000);
         for _ in 0..MAX_REQUESTS {
-            assert_eq!(limiter.try_acquire("a", at(0)), Ok(()));
+            assert_eq!(limiter.try_acquire(&"a".into(), at(0)), Ok(()));
         }
-        assert_eq!(limiter.try_acquire("a", at(20)), Err(Duration::from_secs(40)));
-        assert_eq!(limiter.try_acquire("b", at(20)), Ok(()));
-        assert_eq!(limiter.try_acquire("a", at(60)), Ok(()));
+        assert_eq!(limiter.try_acquire(&"a".into(), at(20)), Err(Duration::from_secs(40)));
+        assert_eq!(limiter.try_acquire(&"b".into(), at(20)), Ok(()));
+        assert_eq!(limiter.try_acquire(&"a".into(), at(60)), Ok(()));
     }
 }

@@ -1,4 +1,4 @@
 //! Inbound events: from the adapters to the queues.
 
-mod routing;
+pub(crate) mod routing;
 pub(crate) mod sink;

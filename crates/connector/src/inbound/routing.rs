@@ -1,35 +1,38 @@
-//! Routing: authorisation and policy decide which instance gets an event, or that it is dropped.
-//!
-//! With a single instance, access lists and bindings decide. Otherwise a bound author's events go to the bound
-//! instance, and direct messages to the one that takes those. Events of other authors go to the instance of the scope
-//! (guild, workspace, group), if its principals and policy allow them.
+//! Routing: which instance gets an event. With a single instance, access lists and bindings decide. Otherwise events of
+//! a bound author go to the bound instance, and other events to the instance of the scope if its policy allows them.
 
-use petasos_core::access::{self, AccessDecision, SenderTrust};
+use petasos_core::access::{self, Access, AccessDecision, SenderTrust};
 use petasos_core::message::{ChatType, Delivery};
-use petasos_core::{Millis, Route, Source};
+use petasos_core::session::KeyOptions;
+use petasos_core::{InstanceId, Millis, Route, Source};
 use petasos_store::connector::ChatPolicy;
 use petasos_store::{Error as StoreError, Reads, Tx};
 
-use crate::context::ConnectorContext;
+#[derive(Debug)]
+pub(crate) struct RoutingRules {
+    pub(crate) access: Access,
+    pub(crate) single: Option<InstanceId>,
+    pub(crate) keys: KeyOptions,
+}
 
 /// `None`: dropped.
 pub(crate) fn instance_for(
     db: &Reads,
-    connector: &ConnectorContext,
+    rules: &RoutingRules,
     source: &Source,
-) -> Result<Option<String>, StoreError> {
+) -> Result<Option<InstanceId>, StoreError> {
     let bound = match &source.user_id {
         Some(user) if source.chat_type == ChatType::Dm => db.instance_of_direct(source.platform, user)?,
         Some(user) => db.instance_of_author(source.platform, user)?,
         None => None,
     };
-    if let Some(single) = &connector.single {
+    if let Some(single) = &rules.single {
         let trust = SenderTrust {
             role: source.role_authorized,
             paired: bound.as_ref() == Some(single),
             ..SenderTrust::default()
         };
-        let allowed = access::decide(&connector.access, source, trust) == AccessDecision::Allow;
+        let allowed = access::decide(&rules.access, source, trust) == AccessDecision::Allow;
         return Ok(allowed.then(|| single.clone()));
     }
     if bound.is_some() {

@@ -1,17 +1,14 @@
-//! Inbound events: routing, deduplication, and the commit to the queue of an instance.
-//!
-//! Stateless. The cursor moves when everything before it is on disk. After a crash between the two, repeated events
-//! are recognised by their identity, which is part of the transaction that appended them.
+//! Inbound events: routing, deduplication, and the commit to the queue of an instance. The cursor moves when everything
+//! before it is on disk; events repeated after a crash are recognised by their identity, which is in the same commit.
 
 use std::collections::HashSet;
 use std::sync::Arc;
 
 use petasos_core::message::{Delivery, Inbound};
 use petasos_core::session::session_key;
-use petasos_core::{LinkId, Millis, Route, SessionKey, Source};
-use petasos_gateway::Commit;
-use petasos_gateway::shell::{AcceptedBatch, LinkSink};
-use petasos_gateway::{Error, clock};
+use petasos_core::{InstanceId, LinkId, Millis, Route, SessionKey, Source};
+use petasos_gateway::shell::{AcceptedBatch, Db, LinkSink};
+use petasos_gateway::{Commit, Error, clock};
 use petasos_platforms::{Adapter, Post, PostOutcome, Unreadable};
 use petasos_relay::session::{Carries, Entry};
 use petasos_relay::{Event, FromConnector, context};
@@ -20,20 +17,26 @@ use petasos_store::UnreadableEvent;
 use petasos_store::connector::{Arrival, InstanceChat};
 use tokio::sync::oneshot;
 
-use super::routing;
-use crate::context::ConnectorContext;
-use crate::http::files;
-use crate::instances::task::InstanceCommand;
+use super::routing::{self, RoutingRules};
+use crate::adapters::Adapters;
+use crate::http::files::MediaFiles;
+use crate::instances::task::{InstanceCommand, Instances};
 use crate::outbound::{notice, vault};
 
 const LINKED_NOTICE: &str = "✅ Linked. From now on your messages go to your agent.";
 const INVALID_CODE_NOTICE: &str = "That code is invalid or has expired. Ask your agent for a new one.";
 
 #[derive(Debug, Clone)]
-pub(crate) struct ConnectorSink(pub(crate) Arc<ConnectorContext>);
+pub(crate) struct ConnectorSink {
+    pub(crate) db: Db,
+    pub(crate) adapters: Arc<Adapters>,
+    pub(crate) rules: Arc<RoutingRules>,
+    pub(crate) media: Arc<MediaFiles>,
+    pub(crate) instances: Arc<Instances>,
+}
 
 enum Routing {
-    Deliver(String),
+    Deliver(InstanceId),
     Link(String),
     Duplicate,
     Dropped,
@@ -41,7 +44,7 @@ enum Routing {
 
 impl LinkSink for ConnectorSink {
     async fn cursor(&self, link: LinkId) -> Result<Option<String>, Error> {
-        self.0.db.read(move |reader| reader.cursor(&link)).await
+        self.db.read(move |reader| reader.cursor(&link)).await
     }
 
     async fn accept_batch(
@@ -80,12 +83,10 @@ impl LinkSink for ConnectorSink {
         Ok(accepted)
     }
 
-    /// Connectors have no platform that posts.
     fn post(&self, _platform: &'static str, _account: &str, post: Post) {
         let _ = post.done.send(PostOutcome::NotStored);
     }
 
-    /// Connectors run no conversations.
     fn interrupt(&self, _key: SessionKey) {}
 
     async fn came_up(&mut self, _adapter: &Arc<Adapter>) {}
@@ -93,19 +94,19 @@ impl LinkSink for ConnectorSink {
 
 impl ConnectorSink {
     async fn classify(&self, link: &LinkId, event: &Inbound) -> Result<Routing, Error> {
-        let connector = self.0.clone();
+        let rules = self.rules.clone();
         let link = link.clone();
         let dedup = event.dedup.clone();
         let source = event.source.clone();
         let code = routing::link_code(&source, &event.text).map(str::to_owned);
-        let routing = self.0.db.read(move |reader| {
+        let routing = self.db.read(move |reader| {
             if reader.was_seen(&link, &dedup)? {
                 return Ok(Routing::Duplicate);
             }
             if let Some(code) = code {
                 return Ok(Routing::Link(code));
             }
-            Ok(routing::instance_for(reader, &connector, &source)?.map_or(Routing::Dropped, Routing::Deliver))
+            Ok(routing::instance_for(reader, &rules, &source)?.map_or(Routing::Dropped, Routing::Deliver))
         });
         routing.await
     }
@@ -114,7 +115,7 @@ impl ConnectorSink {
     async fn enqueue(
         &self,
         link: &LinkId,
-        instance: String,
+        instance: InstanceId,
         mut event: Inbound,
     ) -> Result<oneshot::Receiver<Result<(), Error>>, Error> {
         let now = clock::now();
@@ -122,8 +123,10 @@ impl ConnectorSink {
         event.sent_at = event.sent_at.or(Some(now));
         let back = Route::to_source(&event.source, Delivery::Push);
         let chat = self.chat(&event.source);
-        vault::seal(&self.0, &instance, &chat.session_key, &mut event, now).await?;
-        let files = files::offer(&self.0, &instance, &event, now).await?;
+        if let Some(adapter) = self.adapters.of(event.source.platform) {
+            vault::seal(&self.db, adapter, (&instance, &chat), &mut event, now).await?;
+        }
+        let files = self.media.offer(&instance, &event, now).await?;
         let (payload, size) =
             encode_event(Event::to_value(&event, |file| files.get(&file.reference).cloned()));
         let platform = event.source.platform.as_str().to_owned();
@@ -132,7 +135,7 @@ impl ConnectorSink {
         let arrival = Arrival { entry, payload, seen: (link.clone(), event.dedup), chat: Some(chat) };
         let (done, answer) = oneshot::channel();
         let command = InstanceCommand::Arrived { arrival: Box::new(arrival), back: Some(back), done };
-        self.0.instances.send(&self.0, &instance, command).await?;
+        self.instances.send(&instance, command).await?;
         Ok(answer)
     }
 
@@ -140,7 +143,7 @@ impl ConnectorSink {
         InstanceChat {
             platform: source.platform,
             chat_id: Route::to_source(source, Delivery::Push).chat_id,
-            session_key: session_key(source, &self.0.keys).as_str().to_owned(),
+            session_key: session_key(source, &self.rules.keys),
             thread_id: source.thread_id.clone(),
             scope_id: source.scope_id.clone(),
             chat_type: source.chat_type.as_str().to_owned(),
@@ -153,12 +156,12 @@ impl ConnectorSink {
         let back = Route::to_source(&event.source, Delivery::Push);
         let link = link.clone();
         let now = clock::now();
-        let linked = self.0.db.write(Commit::Connector, move |tx| {
+        let linked = self.db.write(Commit::Connector, move |tx| {
             tx.record_identity(&link, &event.dedup, now)?;
             routing::bind_author(tx, &event.source, &code, now)
         });
         let text = if linked.await? { LINKED_NOTICE } else { INVALID_CODE_NOTICE };
-        notice::send(&self.0, back, text);
+        notice::send(&self.adapters, back, text);
         Ok(())
     }
 
@@ -172,7 +175,7 @@ impl ConnectorSink {
             return Ok(());
         }
         let now = clock::now();
-        let stored = self.0.db.write(Commit::Connector, move |tx| {
+        let stored = self.db.write(Commit::Connector, move |tx| {
             for Unreadable { id, why, raw, size } in unreadable {
                 let record = UnreadableEvent {
                     id: 0,

@@ -11,10 +11,8 @@ const MINUTE: Duration = Duration::from_secs(60);
 
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub(crate) struct InstanceCounters {
-    /// Sockets replaced by a newer one.
     pub(crate) superseded: u64,
     pub(crate) dead_lettered: u64,
-    /// Recent times of superseded sockets.
     recent: VecDeque<Instant>,
 }
 
@@ -37,10 +35,11 @@ impl InstanceCounters {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use petasos_runtime::clock;
 
     #[test]
     fn reports_sockets_that_replace_each_other() {
-        let start = Instant::now();
+        let start = clock::monotonic();
         let mut counters = InstanceCounters::default();
         let mut often = |seconds: &[u64]| {
             let at = |second: &u64| counters.record_superseded(start + Duration::from_secs(*second));

@@ -2,9 +2,9 @@
 
 use std::collections::HashMap;
 
-use petasos_gateway::Commit;
+use petasos_core::InstanceId;
 use petasos_gateway::shell::Db;
-use petasos_gateway::{Error, clock};
+use petasos_gateway::{Commit, Error, clock};
 use petasos_relay::Session;
 use petasos_relay::session::{Carries, Write};
 use petasos_store::connector::{Arrival, GatewayCredentials};
@@ -34,11 +34,16 @@ impl Queue {
         Self { db, node: clock::secret() }
     }
 
-    /// The stored state of an instance.
-    pub(crate) async fn load(&self, instance: &str) -> Result<Session, Error> {
-        let instance = instance.to_owned();
+    pub(crate) async fn load(&self, instance: &InstanceId) -> Result<Session, Error> {
+        let instance = instance.clone();
         let (entries, idle) = self.db.read(move |reader| reader.queue_of(&instance)).await?;
         Ok(Session::recover(entries, idle))
+    }
+
+    pub(crate) async fn wake_url(&self, instance: &InstanceId) -> Result<Option<String>, Error> {
+        let instance = instance.clone();
+        let found = self.db.read(move |reader| reader.instance(&instance)).await?;
+        Ok(found.and_then(|instance| instance.wake_url))
     }
 
     /// A socket number higher than all before. `None`: the gateway is no longer authorised.
@@ -54,7 +59,6 @@ impl Queue {
         self.db.write(Commit::Connector, claim).await
     }
 
-    /// The payload of a queued entry.
     pub(crate) async fn payload(&self, id: &str) -> Result<Option<(Carries, String)>, Error> {
         let id = id.to_owned();
         self.db.read(move |reader| reader.payload(&id)).await
@@ -63,20 +67,20 @@ impl Queue {
     /// Returns the committed events for delivery.
     pub(crate) async fn commit(
         &self,
-        instance: &str,
+        instance: &InstanceId,
         changes: QueueWrites,
     ) -> Result<HashMap<String, Arrival>, Error> {
         if changes.writes.is_empty() && changes.passed.is_empty() && changes.too_long.is_empty() {
             return Ok(changes.fresh);
         }
-        let instance = instance.to_owned();
+        let instance = instance.clone();
         self.db
             .write(Commit::Connector, move |tx| apply(tx, &instance, &changes).map(|()| changes.fresh))
             .await
     }
 }
 
-fn apply(tx: &Tx<'_>, instance: &str, changes: &QueueWrites) -> Result<(), StoreError> {
+fn apply(tx: &Tx<'_>, instance: &InstanceId, changes: &QueueWrites) -> Result<(), StoreError> {
     let now = clock::now();
     let fresh = |id: &String| changes.fresh.get(id).ok_or(StoreError::Missing("arrival"));
     let mut appended: Vec<&str> = vec![];

@@ -1,39 +1,35 @@
-//! One task per instance: owns the state machine of `petasos_relay::session` and the sockets of the instance.
-//!
-//! Each batch of commands is decided, committed as one transaction, and then carried out in order: deliver, grant,
-//! close, wake. After a failed commit nothing is carried out, the sockets are closed and the machine is reloaded. A
-//! crash leaves the queue and the idle flag.
+//! One task per instance: owns the state machine of `petasos_relay::session` and the sockets. A batch of commands is
+//! one commit, then its effects; if the commit fails, the sockets are closed. A crash leaves the queue and idle flag.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use petasos_core::{Platform, Route};
+use petasos_core::{GatewayId, InstanceId, LaneId, Route, SessionKey};
+use petasos_gateway::shell::ShutdownHandle;
 use petasos_gateway::{Error, clock};
-use petasos_relay::session::{Carries, DeadLetterReason, Decision, Effect, Event, Mode, Write};
+use petasos_relay::session::{
+    Carries, DeadLetterReason, Decision, Effect, Event, Mode, SessionPolicy, Write,
+};
 use petasos_relay::{FromConnector, Session, close};
 use petasos_runtime::fault_injection::{PlantedBug, planted};
 use petasos_store::connector::Arrival;
 use tokio::sync::{mpsc, oneshot};
-use tokio::time::Instant;
 
-use crate::context::ConnectorContext;
+use crate::adapters::Adapters;
 use crate::instances::counters::InstanceCounters;
-use crate::instances::queue::QueueWrites;
+use crate::instances::queue::{Queue, QueueWrites};
+use crate::instances::wake::{self, WakeClient};
 use crate::outbound::notice;
 use crate::socket::SocketHandle;
 
-/// Mailbox capacity; senders wait when it is full.
 const MAILBOX_CAPACITY: usize = 1024;
-/// Commands decided in one transaction.
 const MAX_BATCH: usize = 256;
-/// Chats notified that the queue is full.
 const MAX_NOTIFIED_CHATS: usize = 1000;
-/// Pause before the store is read again.
 const RELOAD_PAUSE: Duration = Duration::from_millis(500);
 
-const FULL: &str = "⚠️ I have been away for too long, and too much is waiting for me: this message was not \
-                    kept. Please send it again when I am back.";
+const FULL: &str = "⚠️ I have been offline for a long time, and too many messages are waiting for me, so this message was not \
+                    stored. Please send it again when I am back online.";
 
 #[derive(Debug)]
 pub(crate) enum InstanceCommand {
@@ -43,7 +39,6 @@ pub(crate) enum InstanceCommand {
         back: Option<Route>,
         done: oneshot::Sender<Result<(), Error>>,
     },
-    /// The hello was answered.
     Hello {
         epoch: u64,
         platform: String,
@@ -60,80 +55,84 @@ pub(crate) enum InstanceCommand {
     },
     /// Stops a session. `by`: the requesting socket, which is skipped.
     Interrupt {
-        session_key: String,
+        session_key: SessionKey,
         chat_id: String,
         by: u64,
     },
-    /// Closes sockets of gateways that are no longer authorised.
     CheckAuthorisation {
-        authorised: Arc<HashSet<String>>,
+        authorised: Arc<HashSet<GatewayId>>,
     },
     Inspect(oneshot::Sender<InstanceStatus>),
 }
 
-/// Status of an instance.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct InstanceStatus {
     pub(crate) mode: &'static str,
     pub(crate) backlog: usize,
-    pub(crate) gateways: Vec<String>,
+    pub(crate) gateways: Vec<GatewayId>,
     pub(crate) counters: InstanceCounters,
 }
 
+/// Handles of the instance tasks.
+#[derive(Debug, Clone)]
+pub(crate) struct InstanceHandles {
+    pub(crate) queue: Queue,
+    pub(crate) adapters: Arc<Adapters>,
+    pub(crate) wake_client: Arc<WakeClient>,
+    pub(crate) terms: SessionPolicy,
+    pub(crate) shutdown: ShutdownHandle,
+}
+
 /// Mailboxes of the instance tasks. A task starts with its first command and stays.
-#[derive(Debug, Default)]
-pub(crate) struct Instances(Mutex<BTreeMap<String, mpsc::Sender<InstanceCommand>>>);
+#[derive(Debug)]
+pub(crate) struct Instances {
+    handles: InstanceHandles,
+    mailboxes: Mutex<BTreeMap<InstanceId, mpsc::Sender<InstanceCommand>>>,
+}
 
 impl Instances {
-    pub(crate) async fn send(
-        &self,
-        connector: &Arc<ConnectorContext>,
-        instance: &str,
-        command: InstanceCommand,
-    ) -> Result<(), Error> {
-        let mailbox = self.mailbox(connector, instance);
-        mailbox.send(command).await.map_err(|_ended| Error::Stopping)
+    pub(crate) fn new(handles: InstanceHandles) -> Self {
+        Self { handles, mailboxes: Mutex::default() }
+    }
+
+    pub(crate) async fn send(&self, instance: &InstanceId, command: InstanceCommand) -> Result<(), Error> {
+        self.mailbox(instance).send(command).await.map_err(|_ended| Error::Stopping)
     }
 
     /// Starts the task if it is not running.
-    pub(crate) fn mailbox(
-        &self,
-        connector: &Arc<ConnectorContext>,
-        instance: &str,
-    ) -> mpsc::Sender<InstanceCommand> {
-        let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+    pub(crate) fn mailbox(&self, instance: &InstanceId) -> mpsc::Sender<InstanceCommand> {
+        let mut all = self.mailboxes.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(known) = all.get(instance).filter(|mailbox| !mailbox.is_closed()) {
             return known.clone();
         }
         let (mailbox, commands) = mpsc::channel(MAILBOX_CAPACITY);
         let task = InstanceTask {
-            id: instance.to_owned(),
-            connector: connector.clone(),
+            id: instance.clone(),
+            handles: self.handles.clone(),
             session: Session::default(),
             wires: BTreeMap::new(),
             counters: InstanceCounters::default(),
             notified: HashSet::new(),
         };
         petasos_runtime::spawn(task.run(commands));
-        all.insert(instance.to_owned(), mailbox.clone());
+        all.insert(instance.clone(), mailbox.clone());
         mailbox
     }
 
-    pub(crate) fn running(&self) -> Vec<(String, mpsc::Sender<InstanceCommand>)> {
-        let all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+    pub(crate) fn running(&self) -> Vec<(InstanceId, mpsc::Sender<InstanceCommand>)> {
+        let all = self.mailboxes.lock().unwrap_or_else(PoisonError::into_inner);
         all.iter().map(|(id, mailbox)| (id.clone(), mailbox.clone())).collect()
     }
 }
 
 struct InstanceTask {
-    id: String,
-    connector: Arc<ConnectorContext>,
+    id: InstanceId,
+    handles: InstanceHandles,
     session: Session,
-    /// By socket number.
     wires: BTreeMap<u64, SocketHandle>,
     counters: InstanceCounters,
     /// Chats notified since the queue was last empty.
-    notified: HashSet<(Platform, String)>,
+    notified: HashSet<LaneId>,
 }
 
 /// Sockets must reconnect when the task ends, also after a panic.
@@ -145,7 +144,6 @@ impl Drop for InstanceTask {
     }
 }
 
-/// The result of one batch.
 #[derive(Default)]
 struct InstanceBatch {
     changes: QueueWrites,
@@ -158,7 +156,7 @@ struct InstanceBatch {
 
 impl InstanceTask {
     async fn run(mut self, mut commands: mpsc::Receiver<InstanceCommand>) {
-        let shutdown = self.connector.shutdown.clone();
+        let shutdown = self.handles.shutdown.clone();
         if !self.reload().await {
             return;
         }
@@ -166,7 +164,7 @@ impl InstanceTask {
         let mut waiting = vec![];
         loop {
             self.process(std::mem::take(&mut waiting)).await;
-            let due = self.session.due(&self.connector.terms);
+            let due = self.session.due(&self.handles.terms);
             petasos_runtime::select! {
                 () = shutdown.stopped() => break,
                 count = commands.recv_many(&mut waiting, MAX_BATCH) => if count == 0 { break },
@@ -196,7 +194,7 @@ impl InstanceTask {
             match why {
                 DeadLetterReason::Full => full.extend(backs.get(id).cloned()),
                 DeadLetterReason::Old | DeadLetterReason::NotAcknowledged => {
-                    tracing::error!(instance = self.id, id, ?why, "queue entry dead-lettered");
+                    tracing::error!(instance = %self.id, id, ?why, "queue entry dead-lettered");
                 }
             }
         }
@@ -204,17 +202,16 @@ impl InstanceTask {
             Effect::Pass { id, .. } => Some(id.clone()),
             _other => None,
         }));
-        match self.connector.queue.commit(&self.id, changes).await {
+        match self.handles.queue.commit(&self.id, changes).await {
             Ok(fresh) => {
                 for done in done {
-                    // The sender may be gone.
                     let _ = done.send(Ok(()));
                 }
                 self.carry_out(effects, &fresh).await;
                 self.notify_overflow(full);
             }
             Err(error) => {
-                tracing::error!(instance = self.id, %error, "commit failed; sockets closed");
+                tracing::error!(instance = %self.id, %error, "commit failed; sockets closed");
                 for done in done {
                     let _ = done.send(Err(error.clone()));
                 }
@@ -238,7 +235,7 @@ impl InstanceTask {
                 batch.changes.fresh.insert(id.clone(), *arrival);
                 if entry.size as usize > petasos_relay::LONGEST_WRITTEN {
                     tracing::warn!(
-                        instance = self.id,
+                        instance = %self.id,
                         size = entry.size,
                         "event longer than a line; dead-lettered"
                     );
@@ -278,7 +275,7 @@ impl InstanceTask {
     }
 
     fn step(&mut self, event: Event, batch: &mut InstanceBatch) {
-        let Decision { writes, effects } = self.session.step(clock::now(), event, &self.connector.terms);
+        let Decision { writes, effects } = self.session.step(clock::now(), event, &self.handles.terms);
         batch.changes.writes.extend(writes);
         if planted(PlantedBug::DeletesOnDelivery) {
             let sent = effects.iter().filter_map(|effect| match effect {
@@ -296,9 +293,8 @@ impl InstanceTask {
             self.notified.clear();
         }
         for route in routes {
-            let chat = (route.platform, route.chat_id.clone());
-            if self.notified.len() < MAX_NOTIFIED_CHATS && self.notified.insert(chat) {
-                notice::send(&self.connector, route, FULL);
+            if self.notified.len() < MAX_NOTIFIED_CHATS && self.notified.insert(route.lane()) {
+                notice::send(&self.handles.adapters, route, FULL);
             }
         }
     }
@@ -314,9 +310,9 @@ impl InstanceTask {
                     }
                 }
                 Effect::Close { epoch, code } => {
-                    if code == close::SUPERSEDED && self.counters.record_superseded(Instant::now()) {
+                    if code == close::SUPERSEDED && self.counters.record_superseded(clock::monotonic()) {
                         tracing::warn!(
-                            instance = self.id,
+                            instance = %self.id,
                             "sockets replace each other; two processes may use one gateway id"
                         );
                     }
@@ -326,7 +322,7 @@ impl InstanceTask {
                 }
                 Effect::Poke => self.wake(),
                 Effect::Overflowed => {
-                    tracing::error!(instance = self.id, "queue full; new events are dead-lettered");
+                    tracing::error!(instance = %self.id, "queue full; new events are dead-lettered");
                 }
             }
         }
@@ -344,15 +340,15 @@ impl InstanceTask {
         }
         let found = match fresh.get(id) {
             Some(arrival) => Ok(Some((arrival.entry.carries, arrival.payload.clone()))),
-            None => self.connector.queue.payload(id).await,
+            None => self.handles.queue.payload(id).await,
         };
         match found.map(|found| found.and_then(|(carries, payload)| line(&payload, carries, buffer))) {
             Ok(Some(line)) => self.write(epoch, line),
             Ok(None) => {
-                tracing::error!(instance = self.id, id, "unreadable queue entry; it will be dead-lettered")
+                tracing::error!(instance = %self.id, id, "unreadable queue entry; it will be dead-lettered")
             }
             Err(error) => {
-                tracing::warn!(instance = self.id, %error, "cannot read a queue entry; socket closed");
+                tracing::warn!(instance = %self.id, %error, "cannot read a queue entry; socket closed");
                 self.drop_socket(epoch);
             }
         }
@@ -362,7 +358,7 @@ impl InstanceTask {
     fn write(&mut self, epoch: u64, line: String) {
         let Some(wire) = self.wires.get(&epoch) else { return };
         if !wire.write(line) {
-            tracing::warn!(instance = self.id, "socket too slow; closed");
+            tracing::warn!(instance = %self.id, "socket too slow; closed");
             self.drop_socket(epoch);
         }
     }
@@ -373,7 +369,7 @@ impl InstanceTask {
         }
     }
 
-    fn interrupt(&self, session_key: String, chat_id: String, by: u64) {
+    fn interrupt(&self, SessionKey(session_key): SessionKey, chat_id: String, by: u64) {
         let Some((epoch, wire)) =
             self.session.epoch().and_then(|epoch| Some((epoch, self.wires.get(&epoch)?)))
         else {
@@ -386,22 +382,23 @@ impl InstanceTask {
     }
 
     fn wake(&self) {
-        petasos_runtime::spawn(crate::instances::wake::wake(self.connector.clone(), self.id.clone()));
+        let InstanceHandles { queue, wake_client, .. } = self.handles.clone();
+        petasos_runtime::spawn(wake::wake(queue, wake_client, self.id.clone()));
     }
 
     /// `false`: the connector shuts down.
     async fn reload(&mut self) -> bool {
         loop {
-            match self.connector.queue.load(&self.id).await {
+            match self.handles.queue.load(&self.id).await {
                 Ok(session) => {
                     self.session = session;
                     return true;
                 }
-                Err(error) => tracing::error!(instance = self.id, %error, "cannot read the queue"),
+                Err(error) => tracing::error!(instance = %self.id, %error, "cannot read the queue"),
             }
             petasos_runtime::select! {
-                () = self.connector.shutdown.stopped() => return false,
-                () = tokio::time::sleep(RELOAD_PAUSE) => {}
+                () = self.handles.shutdown.stopped() => return false,
+                () = clock::sleep(RELOAD_PAUSE) => {}
             }
         }
     }

@@ -1,16 +1,14 @@
-//! Calls the wake address of an instance: one GET without credentials; the response is ignored.
-//!
-//! The address comes from the gateway. It must use HTTPS and resolve to a public address, the connection goes to the
-//! checked address, and redirects are not followed. The owner may exempt hosts.
+//! Calls the wake address of an instance: one GET without credentials. The address comes from the gateway, so it must
+//! use HTTPS and lead to a public address, unless the owner exempts its host.
 
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
-use petasos_core::net;
+use petasos_core::{InstanceId, net};
 use petasos_platforms::download;
 use reqwest::{Client, Url};
 
-use crate::context::ConnectorContext;
+use super::queue::Queue;
 
 const TIMEOUT: Duration = Duration::from_secs(5);
 /// Bytes of the response that are read, so that the peer can finish.
@@ -28,9 +26,9 @@ pub(crate) struct WakeClient {
 
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum WakeError {
-    #[error("it is no address")]
+    #[error("it is not a valid URL")]
     Malformed,
-    #[error("it is not encrypted")]
+    #[error("it does not use https")]
     NotEncrypted,
     #[error("it leads to a {0}")]
     Blocked(net::BlockedAddress),
@@ -95,20 +93,18 @@ impl WakeClient {
     }
 }
 
-/// Calls the wake address. Success shows in a new socket.
-pub(crate) async fn wake(connector: Arc<ConnectorContext>, instance: String) {
-    let of = instance.clone();
-    let url = match connector.db.read(move |reader| reader.instance(&of)).await {
-        Ok(found) => found.and_then(|instance| instance.wake_url),
+pub(crate) async fn wake(queue: Queue, client: Arc<WakeClient>, instance: InstanceId) {
+    let url = match queue.wake_url(&instance).await {
+        Ok(url) => url,
         Err(error) => {
-            tracing::warn!(instance, %error, "cannot read the wake address");
+            tracing::warn!(%instance, %error, "cannot read the wake address");
             return;
         }
     };
     let Some(url) = url else { return };
-    match connector.wake_client.call(&url).await {
-        Ok(()) => tracing::info!(instance, "instance woken"),
-        Err(error) => tracing::warn!(instance, %error, "wake call failed"),
+    match client.call(&url).await {
+        Ok(()) => tracing::info!(%instance, "instance woken"),
+        Err(error) => tracing::warn!(%instance, %error, "wake call failed"),
     }
 }
 

@@ -4,49 +4,46 @@
 use std::time::Duration;
 
 use petasos_core::message::{Delivery, Inbound};
-use petasos_core::{Millis, Route, Secret};
+use petasos_core::{InstanceId, Millis, Route, Secret, SessionKey};
+use petasos_gateway::shell::Db;
 use petasos_gateway::{Commit, Error, clock};
 use petasos_platforms::Adapter;
 use petasos_relay::Answer;
-use petasos_store::connector::{GatewayCredentials, Permission};
-
-use crate::context::ConnectorContext;
+use petasos_store::connector::{GatewayCredentials, InstanceChat, Permission};
 
 /// Longest validity on any platform: Slack, half an hour.
 const VALIDITY: Duration = Duration::from_secs(1800);
-/// Prefix of names.
 const PREFIX: &str = "way-";
 const EXPIRED: &str = "the permission to reply here has expired";
 
 /// Replaces the permission in a message with its name.
 pub(crate) async fn seal(
-    connector: &ConnectorContext,
-    instance: &str,
-    session_key: &str,
+    db: &Db,
+    adapter: &Adapter,
+    (instance, chat): (&InstanceId, &InstanceChat),
     event: &mut Inbound,
     now: Millis,
 ) -> Result<(), Error> {
-    let Some(adapter) = connector.adapters.of(event.source.platform) else { return Ok(()) };
     let Some(value) = event.source.message_id.clone() else { return Ok(()) };
     let Some(kind) = adapter.credential_kind(&value) else { return Ok(()) };
-    let id = format!("{PREFIX}{}", crate::http::files::random_id());
+    let id = format!("{PREFIX}{}", clock::random_hex::<16>());
     let permission = Permission {
         id: id.clone(),
-        instance: instance.to_owned(),
-        platform: event.source.platform,
-        chat_id: Route::to_source(&event.source, Delivery::Push).chat_id,
-        session_key: session_key.to_owned(),
+        instance: instance.clone(),
+        platform: chat.platform,
+        chat_id: chat.chat_id.clone(),
+        session_key: chat.session_key.clone(),
         kind: kind.to_owned(),
         value: Secret::new(value),
         expires_at: now.after(VALIDITY),
     };
     event.source.message_id = Some(id);
-    connector.db.write(Commit::Connector, move |tx| tx.put_permission(&permission)).await
+    db.write(Commit::Connector, move |tx| tx.put_permission(&permission)).await
 }
 
 /// Resolves the name in `reply_to`; other ids pass unchanged. `Err`: the answer for the gateway.
 pub(crate) async fn resolve_reply(
-    connector: &ConnectorContext,
+    db: &Db,
     gateway: &GatewayCredentials,
     adapter: &Adapter,
     chat: &str,
@@ -63,8 +60,7 @@ pub(crate) async fn resolve_reply(
     let platform = adapter.platform();
     let chat = chat.to_owned();
     let now = clock::now();
-    let found =
-        connector.db.read(move |reader| reader.permission(&reply_to, &instance, platform, &chat, now));
+    let found = db.read(move |reader| reader.permission(&reply_to, &instance, platform, &chat, now));
     match found.await {
         Ok(Some(value)) => Ok(Some(value.expose().to_owned())),
         Ok(None) => Err(Answer::refused(EXPIRED)),
@@ -74,15 +70,15 @@ pub(crate) async fn resolve_reply(
 
 /// The route of a follow-up. `Err`: the answer for the gateway.
 pub(crate) async fn follow_up_route(
-    connector: &ConnectorContext,
+    db: &Db,
     gateway: &GatewayCredentials,
     adapter: &Adapter,
-    session_key: String,
+    session_key: SessionKey,
     kind: String,
 ) -> Result<Route, Answer> {
     let instance = gateway.instance.clone();
     let now = clock::now();
-    let found = connector.db.read(move |reader| reader.permission_of(&instance, &session_key, &kind, now));
+    let found = db.read(move |reader| reader.permission_of(&instance, &session_key, &kind, now));
     match found.await {
         Ok(Some((chat_id, value))) if adapter.credential_kind(value.expose()).is_some() => Ok(Route {
             platform: adapter.platform(),

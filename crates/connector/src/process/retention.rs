@@ -1,41 +1,36 @@
-//! Hourly retention: deletes expired records and orphaned files.
+//! Hourly retention: deletes expired records, and files without a row that a crash left behind.
 
-use petasos_gateway::Commit;
 use std::collections::HashSet;
 use std::io::ErrorKind;
-use std::path::Path;
-use std::sync::Arc;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use petasos_gateway::{Error, clock};
+use petasos_gateway::shell::{Db, ShutdownHandle};
+use petasos_gateway::{Commit, Error, clock};
 
-use crate::context::ConnectorContext;
-use crate::http::files;
 use crate::outbound::requests::ANSWER_RETENTION;
 
 const INTERVAL: Duration = Duration::from_secs(3600);
 /// Longer than any platform repeats a message.
 const IDENTITY_RETENTION: Duration = Duration::from_secs(30 * 24 * 3600);
-
-/// How long a revoked gateway stays listed and its name reserved.
 const REVOKED_RETENTION: Duration = Duration::from_secs(30 * 24 * 3600);
 
-pub(crate) async fn run(connector: Arc<ConnectorContext>) {
+/// `folder`: the files in transit.
+pub(crate) async fn run(db: Db, folder: PathBuf, shutdown: ShutdownHandle) {
     loop {
-        if let Err(error) = sweep(&connector).await {
+        if let Err(error) = sweep(&db, folder.clone()).await {
             tracing::warn!(%error, "retention sweep failed");
         }
         petasos_runtime::select! {
-            () = connector.shutdown.stopped() => return,
-            () = tokio::time::sleep(INTERVAL) => {}
+            () = shutdown.stopped() => return,
+            () = clock::sleep(INTERVAL) => {}
         }
     }
 }
 
-async fn sweep(connector: &ConnectorContext) -> Result<(), Error> {
+async fn sweep(db: &Db, folder: PathBuf) -> Result<(), Error> {
     let now = clock::now();
-    let expired = connector
-        .db
+    let expired = db
         .write(Commit::Connector, move |tx| {
             tx.prune_identities(now.before(IDENTITY_RETENTION), now.before(ANSWER_RETENTION))?;
             tx.drop_permissions_before(now)?;
@@ -44,8 +39,7 @@ async fn sweep(connector: &ConnectorContext) -> Result<(), Error> {
             tx.drop_media_before(now)
         })
         .await?;
-    let folder = files::folder(connector);
-    let referenced = connector.db.read(|reader| reader.media_here()).await?;
+    let referenced = db.read(|reader| reader.media_here()).await?;
     let swept = petasos_runtime::blocking(move || {
         expired.iter().for_each(|id| remove(&folder.join(id)));
         remove_orphans(&folder, &referenced)
@@ -53,7 +47,6 @@ async fn sweep(connector: &ConnectorContext) -> Result<(), Error> {
     swept.await.map_err(|_panicked| Error::Io("the sweep of connector-media panicked".into()))?
 }
 
-/// Deletes old files without a row, left by a process that died before it wrote the row.
 fn remove_orphans(folder: &Path, referenced: &HashSet<String>) -> Result<(), Error> {
     let failed = |error: std::io::Error| Error::Io(format!("connector-media cannot be read: {error}"));
     let entries = match std::fs::read_dir(folder) {

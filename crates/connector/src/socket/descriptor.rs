@@ -1,15 +1,16 @@
 //! Describes a platform to gateways.
 
+use std::time::Duration;
+
 use petasos_core::capability::Dialect;
 use petasos_platforms::Adapter;
 use petasos_relay::Descriptor;
 
-use crate::outbound::requests::ANSWER_RETENTION;
-
 /// Supported operations; others fail.
 const OPS: [&str; 7] = ["send", "follow_up", "edit", "typing", "delete", "get_chat_info", "send_media"];
 
-pub(crate) fn describe(adapter: &Adapter) -> Descriptor {
+/// `request_memory`: how long the connector recognises a repeated request.
+pub(crate) fn describe(adapter: &Adapter, request_memory: Duration) -> Descriptor {
     let capabilities = adapter.capabilities();
     let platform = adapter.platform();
     Descriptor {
@@ -38,11 +39,10 @@ pub(crate) fn describe(adapter: &Adapter) -> Descriptor {
             })
             .map(str::to_owned)
             .collect(),
-        request_memory: ANSWER_RETENTION.as_secs(),
+        request_memory: request_memory.as_secs(),
     }
 }
 
-/// The connector renders this dialect.
 const fn dialect(dialect: Dialect) -> &'static str {
     match dialect {
         Dialect::Plain => "plain",

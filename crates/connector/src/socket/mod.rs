@@ -1,7 +1,5 @@
-//! A gateway's WebSocket: a reader handles frames in order, one writer task sends lines.
-//!
-//! Lines are sent in the order in which they were queued; the idle handshake depends on it. A socket is closed if no
-//! frame, not even a pong, arrives in time. Malformed lines are skipped; a line that is too long closes the socket.
+//! A gateway's WebSocket: a reader handles frames in order, and one writer task sends lines in the order in which they
+//! were queued, on which the idle handshake depends. Malformed lines are skipped; a silent socket is closed.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -11,19 +9,25 @@ use futures_util::stream::{SplitSink, SplitStream};
 use futures_util::{SinkExt, StreamExt};
 use hyper::upgrade::{OnUpgrade, Upgraded};
 use hyper_util::rt::TokioIo;
+use petasos_core::GatewayId;
+use petasos_gateway::shell::{Db, ShutdownHandle};
 use petasos_relay::token::Refused;
 use petasos_relay::{FromConnector, FromGateway, LONGEST_READ, Lines, close};
+use petasos_runtime::clock;
 use petasos_store::connector::GatewayCredentials;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite};
 use tokio::sync::{mpsc, watch};
 use tokio::task::JoinHandle;
-use tokio::time::{Instant, timeout};
+use tokio::time::timeout;
 use tokio_tungstenite::WebSocketStream;
 use tokio_tungstenite::tungstenite::protocol::frame::coding::CloseCode;
 use tokio_tungstenite::tungstenite::protocol::{CloseFrame, Role, WebSocketConfig};
 use tokio_tungstenite::tungstenite::{Error, Message};
 
-use crate::context::ConnectorContext;
+use crate::adapters::Adapters;
+use crate::instances::queue::Queue;
+use crate::instances::task::Instances;
+use crate::outbound::actions::ActionHandles;
 
 mod descriptor;
 mod session;
@@ -35,19 +39,36 @@ use session::SocketSession;
 const SEND_QUEUE_LINES: usize = 512;
 /// Send queue in bytes. A slow reader is disconnected; its entries are delivered again.
 const SEND_QUEUE_BYTES: usize = 8 << 20;
-/// Malformed lines logged per socket.
 const MAX_LOGGED_SKIPS: u32 = 10;
 /// Small, because every open socket has one and most are silent.
 const READ_BUFFER: usize = 4096;
-/// Limit of the closing handshake.
 const CLOSE_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// Handle of a socket.
+/// Handles of the sockets.
+#[derive(Debug)]
+pub(crate) struct SocketHandles {
+    pub(crate) db: Db,
+    pub(crate) queue: Queue,
+    pub(crate) adapters: Arc<Adapters>,
+    pub(crate) instances: Arc<Instances>,
+    pub(crate) actions: Arc<ActionHandles>,
+    pub(crate) timeouts: SocketTimeouts,
+    pub(crate) shutdown: ShutdownHandle,
+}
+
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct SocketTimeouts {
+    /// A socket without any frame for this long is closed.
+    pub(crate) silence: Duration,
+    /// For the first hello.
+    pub(crate) hello: Duration,
+}
+
+/// One open socket.
 #[derive(Debug, Clone)]
 pub(crate) struct SocketHandle {
-    pub(crate) gateway: String,
+    pub(crate) gateway: GatewayId,
     lines: mpsc::Sender<String>,
-    /// Bytes in the send queue.
     waiting: Arc<AtomicUsize>,
     close: watch::Sender<Option<(u16, &'static str)>>,
 }
@@ -70,7 +91,6 @@ impl SocketHandle {
     /// Waits for space in the send queue.
     pub(crate) async fn send_when_free(&self, line: String) {
         self.waiting.fetch_add(line.len(), Ordering::Relaxed);
-        // No answer is needed if the socket is gone.
         let _ = self.lines.send(line).await;
     }
 
@@ -98,14 +118,12 @@ pub(crate) async fn await_upgrade(upgrading: OnUpgrade) -> Option<TokioIo<Upgrad
     timeout(CLOSE_TIMEOUT, upgrading).await.ok()?.ok().map(TokioIo::new)
 }
 
-/// The transport of a socket.
 pub(crate) trait Io: AsyncRead + AsyncWrite + Send + Unpin + 'static {}
 
 impl<T: AsyncRead + AsyncWrite + Send + Unpin + 'static> Io for T {}
 
-/// Serves the socket until it closes.
 pub(crate) async fn serve(
-    connector: Arc<ConnectorContext>,
+    handles: Arc<SocketHandles>,
     io: impl Io,
     gateway: Result<GatewayCredentials, Refused>,
 ) {
@@ -115,7 +133,7 @@ pub(crate) async fn serve(
         .max_frame_size(Some(LONGEST_READ));
     let stream = WebSocketStream::from_raw_socket(io, Role::Server, Some(limits)).await;
     match gateway {
-        Ok(gateway) => run(connector, stream, gateway).await,
+        Ok(gateway) => run(handles, stream, gateway).await,
         Err(refused) => refuse(stream, refused).await,
     }
 }
@@ -134,26 +152,21 @@ async fn refuse(mut stream: WebSocketStream<impl Io>, refused: Refused) {
     let _ = timeout(CLOSE_TIMEOUT, closing).await;
 }
 
-async fn run(
-    connector: Arc<ConnectorContext>,
-    stream: WebSocketStream<impl Io>,
-    gateway: GatewayCredentials,
-) {
+async fn run(handles: Arc<SocketHandles>, stream: WebSocketStream<impl Io>, gateway: GatewayCredentials) {
     let (sink, stream) = stream.split();
     let (lines, waiting) = mpsc::channel(SEND_QUEUE_LINES);
     let (close, ending) = watch::channel(None);
     let bytes = Arc::new(AtomicUsize::new(0));
     let wire = SocketHandle { gateway: gateway.id.clone(), lines, waiting: bytes.clone(), close };
-    let every = connector.silence / 2;
+    let every = handles.timeouts.silence / 2;
     let writer = petasos_runtime::spawn(write(sink, waiting, bytes, ending, every));
-    let mut session = SocketSession::new(connector.clone(), gateway, wire.clone());
-    read(&connector, stream, &mut session, &wire, writer).await;
+    let mut session = SocketSession::new(handles.clone(), gateway, wire.clone());
+    read(&handles, stream, &mut session, &wire, writer).await;
     session.close().await;
 }
 
-/// Reads until either end closes.
 async fn read<S: Io>(
-    connector: &ConnectorContext,
+    handles: &SocketHandles,
     mut stream: SplitStream<WebSocketStream<S>>,
     session: &mut SocketSession,
     wire: &SocketHandle,
@@ -162,9 +175,9 @@ async fn read<S: Io>(
     let mut sink = None;
     let mut lines = Lines::default();
     let mut skipped = 0_u32;
-    let hello_by = Instant::now() + connector.hello_within;
+    let hello_by = clock::monotonic() + handles.timeouts.hello;
     loop {
-        let silent_at = Instant::now() + connector.silence;
+        let silent_at = clock::monotonic() + handles.timeouts.silence;
         let until = if session.has_begun() { silent_at } else { silent_at.min(hello_by) };
         let message = petasos_runtime::select! {
             message = tokio::time::timeout_at(until, stream.next()) => message,
@@ -172,7 +185,7 @@ async fn read<S: Io>(
                 sink = ended.ok();
                 break;
             }
-            () = connector.shutdown.stopped() => {
+            () = handles.shutdown.stopped() => {
                 wire.close(close::GOING_AWAY, "");
                 break;
             }
@@ -187,12 +200,12 @@ async fn read<S: Io>(
                 break;
             }
             Ok(Some(Err(_broken))) => break,
-            Err(_silent) if !session.has_begun() && Instant::now() >= hello_by => {
+            Err(_silent) if !session.has_begun() && clock::monotonic() >= hello_by => {
                 wire.close(close::NO_HELLO, "");
                 break;
             }
             Err(_silent) => {
-                tracing::info!(gateway = wire.gateway, "socket timed out");
+                tracing::info!(gateway = %wire.gateway, "socket timed out");
                 writer.abort();
                 return;
             }
@@ -208,7 +221,7 @@ async fn read<S: Io>(
                 Err(reason) => {
                     skipped = skipped.saturating_add(1);
                     if skipped <= MAX_LOGGED_SKIPS {
-                        tracing::warn!(gateway = wire.gateway, %reason, "malformed line skipped");
+                        tracing::warn!(gateway = %wire.gateway, %reason, "malformed line skipped");
                     }
                 }
             }

@@ -2,25 +2,23 @@
 
 use std::sync::Arc;
 
+use petasos_core::SessionKey;
 use petasos_gateway::clock;
 use petasos_platforms::Adapter;
 use petasos_relay::{Answer, FromConnector, FromGateway, MOST_IDENTITIES, close};
 use petasos_store::connector::GatewayCredentials;
 use tokio::sync::Semaphore;
 
-use super::SocketHandle;
-use super::descriptor;
-use crate::context::ConnectorContext;
+use super::{SocketHandle, SocketHandles, descriptor};
 use crate::instances::task::InstanceCommand;
 use crate::outbound::actions;
 
-/// Concurrent requests of one socket.
 const MAX_CONCURRENT: usize = 64;
 /// Platform name of a gateway that fronts no platform in particular.
 const ANY_PLATFORM: &str = "relay";
 
 pub(super) struct SocketSession {
-    connector: Arc<ConnectorContext>,
+    handles: Arc<SocketHandles>,
     gateway: Arc<GatewayCredentials>,
     wire: SocketHandle,
     /// Set by the first hello.
@@ -37,13 +35,9 @@ struct SocketIdentity {
 }
 
 impl SocketSession {
-    pub(super) fn new(
-        connector: Arc<ConnectorContext>,
-        gateway: GatewayCredentials,
-        wire: SocketHandle,
-    ) -> Self {
+    pub(super) fn new(handles: Arc<SocketHandles>, gateway: GatewayCredentials, wire: SocketHandle) -> Self {
         let requests = Arc::new(Semaphore::new(MAX_CONCURRENT));
-        Self { connector, gateway: Arc::new(gateway), wire, epoch: None, identities: vec![], requests }
+        Self { handles, gateway: Arc::new(gateway), wire, epoch: None, identities: vec![], requests }
     }
 
     pub(super) const fn has_begun(&self) -> bool {
@@ -63,7 +57,9 @@ impl SocketSession {
                 let epoch = self.epoch.unwrap_or_default();
                 self.send(InstanceCommand::GoingIdle { epoch }).await;
             }
-            FromGateway::Interrupt { session_key, reason: _ } => self.interrupt(session_key).await,
+            FromGateway::Interrupt { session_key, reason: _ } => {
+                self.interrupt(SessionKey(session_key)).await
+            }
         }
     }
 
@@ -76,7 +72,7 @@ impl SocketSession {
     async fn hello(&mut self, platform: String, bot_id: String) {
         let Some(adapter) = self.adapter_for(&platform, &bot_id) else {
             tracing::warn!(
-                gateway = self.gateway.id,
+                gateway = %self.gateway.id,
                 platform,
                 "hello for a platform or bot that is not served here"
             );
@@ -87,18 +83,19 @@ impl SocketSession {
         };
         let epoch = match self.epoch {
             Some(epoch) => epoch,
-            None => match self.connector.queue.claim(&self.gateway).await {
+            None => match self.handles.queue.claim(&self.gateway).await {
                 Ok(Some(epoch)) => epoch,
                 Ok(None) => return self.wire.close(close::UNAUTHORIZED, close::REFUSED),
                 Err(error) => {
-                    tracing::error!(gateway = self.gateway.id, %error, "cannot claim the instance");
+                    tracing::error!(gateway = %self.gateway.id, %error, "cannot claim the instance");
                     return self.wire.close(close::INTERNAL, "");
                 }
             },
         };
         let served = adapter.platform().as_str().to_owned();
         // The descriptor precedes any delivery.
-        self.wire.send_frame(&FromConnector::descriptor(&descriptor::describe(&adapter)));
+        let descriptor = descriptor::describe(&adapter, self.handles.actions.requests.memory());
+        self.wire.send_frame(&FromConnector::descriptor(&descriptor));
         let known = self.identities.iter().any(|it| it.platform == platform && it.bot_id == bot_id);
         if !known && self.identities.len() < MOST_IDENTITIES {
             self.identities.push(SocketIdentity { platform, bot_id, adapter });
@@ -114,18 +111,18 @@ impl SocketSession {
     async fn recheck_authorisation(&self) {
         let id = self.gateway.id.clone();
         let now = clock::now();
-        match self.connector.db.read(move |reader| reader.gateway(&id, now)).await {
+        match self.handles.db.read(move |reader| reader.gateway(&id, now)).await {
             Ok(Some(_)) => {}
             Ok(None) => self.wire.close(close::UNAUTHORIZED, close::REFUSED),
             Err(error) => {
-                tracing::warn!(gateway = self.gateway.id, %error, "cannot check the authorisation of a gateway");
+                tracing::warn!(gateway = %self.gateway.id, %error, "cannot check the authorisation of a gateway");
                 self.wire.close(close::INTERNAL, "");
             }
         }
     }
 
     fn adapter_for(&self, platform: &str, bot_id: &str) -> Option<Arc<Adapter>> {
-        let adapters = &self.connector.adapters;
+        let adapters = &self.handles.adapters;
         let adapter = if platform == ANY_PLATFORM { adapters.first() } else { adapters.named(platform) };
         adapter.filter(|adapter| bot_id.is_empty() || adapter.account() == bot_id).cloned()
     }
@@ -151,11 +148,11 @@ impl SocketSession {
             self.wire.send_frame(&answer(busy));
             return;
         };
-        let connector = self.connector.clone();
+        let handles = self.handles.actions.clone();
         let gateway = self.gateway.clone();
         let wire = self.wire.clone();
         petasos_runtime::spawn(async move {
-            let answer = actions::handle(connector, gateway, adapter, request.clone(), action).await;
+            let answer = actions::handle(handles, gateway, adapter, request.clone(), action).await;
             if let Ok(line) = (FromConnector::Answer { request, answer }).line() {
                 wire.send_when_free(line).await;
             }
@@ -165,7 +162,7 @@ impl SocketSession {
 
     /// Only adapters of the gateway's hellos.
     fn adapter_of(&self, platform: Option<&str>, bot_id: Option<&str>) -> Result<Arc<Adapter>, &'static str> {
-        let first = self.identities.first().ok_or("no hello yet")?;
+        let first = self.identities.first().ok_or("no hello received yet")?;
         let Some(platform) = platform else { return Ok(first.adapter.clone()) };
         let matches =
             |it: &&SocketIdentity| it.platform == platform && bot_id.is_none_or(|id| it.bot_id == id);
@@ -175,21 +172,20 @@ impl SocketSession {
         // A gateway without a platform learns it from inbound events.
         let any =
             self.identities.iter().any(|it| it.platform == ANY_PLATFORM) && bot_id.is_none_or(str::is_empty);
-        let adapter = self.connector.adapters.named(platform).filter(|_| any);
+        let adapter = self.handles.adapters.named(platform).filter(|_| any);
         adapter.cloned().ok_or("no hello on this socket for that platform")
     }
 
     /// Forwards an interrupt to the instance of the session, if it belongs to the same tenant.
-    async fn interrupt(&self, session_key: String) {
+    async fn interrupt(&self, session_key: SessionKey) {
         let tenant = self.gateway.tenant.clone();
         let key = session_key.clone();
-        let found = self.connector.db.read(move |reader| reader.session_of(&tenant, &key)).await;
+        let found = self.handles.db.read(move |reader| reader.session_of(&tenant, &key)).await;
         match found {
             Ok(Some((instance, chat_id))) => {
                 let by = self.epoch.filter(|_| instance == self.gateway.instance).unwrap_or_default();
                 let command = InstanceCommand::Interrupt { session_key, chat_id, by };
-                // The instance may be stopping.
-                let _ = self.connector.instances.send(&self.connector, &instance, command).await;
+                let _ = self.handles.instances.send(&instance, command).await;
             }
             Ok(None) => {}
             Err(error) => tracing::warn!(%error, "cannot forward an interrupt"),
@@ -198,6 +194,6 @@ impl SocketSession {
 
     async fn send(&self, command: InstanceCommand) {
         // Fails only during shutdown.
-        let _ = self.connector.instances.send(&self.connector, &self.gateway.instance, command).await;
+        let _ = self.handles.instances.send(&self.gateway.instance, command).await;
     }
 }

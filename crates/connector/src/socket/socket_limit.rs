@@ -2,14 +2,11 @@
 
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
-/// Reserve of open files.
 const RESERVED: u64 = 512;
 
-/// At most `wanted`.
 pub(crate) fn apply(wanted: usize) -> usize {
     let needed = u64::try_from(wanted).unwrap_or(u64::MAX).saturating_add(RESERVED);
     let Rlimit { current, maximum } = getrlimit(Resource::Nofile);
-    // `None`: unlimited.
     let Some(soft) = current.filter(|soft| *soft < needed) else { return wanted };
     let raised = maximum.map_or(needed, |hard| hard.min(needed));
     let open_files = match setrlimit(Resource::Nofile, Rlimit { current: Some(raised), maximum }) {
@@ -27,7 +24,7 @@ pub(crate) fn apply(wanted: usize) -> usize {
         wanted,
         fit,
         open_files,
-        "not as many gateways can connect as connector.max_sockets allows; raise the limit of open files (ulimit -n, LimitNOFILE)"
+        "fewer gateways can connect than connector.max_sockets allows; raise the limit of open files (ulimit -n, LimitNOFILE)"
     );
     fit
 }

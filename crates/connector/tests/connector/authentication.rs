@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use crate::support::{BOT, Bench, SOON, body, get, wait_closed, wait_texts};
 use petasos_fakes::relay::{Acks, Peer, fresh_token, now, token};
+use petasos_runtime::clock;
 use serde_json::json;
 
 fn text(text: &str) -> tungstenite::Message {
@@ -16,7 +17,7 @@ use tokio_tungstenite::tungstenite;
 fn refuses_sockets_without_valid_token() {
     let (bench, secret) = Bench::single();
     bench.add_gateway("gw-2", "t1", "i1", None);
-    bench.write(|tx| tx.revoke_gateway("gw-2", petasos_core::Millis(2)));
+    bench.write(|tx| tx.revoke_gateway(&"gw-2".into(), petasos_core::Millis(2)));
     let fresh = now() + 300;
     for (shown, reason) in [
         (None, "unauthorized"),
@@ -47,11 +48,11 @@ fn refuses_sockets_without_valid_token() {
 fn rotates_secrets_and_closes_revoked_gateways() {
     let (bench, old) = Bench::single();
     let later = petasos_core::Millis((now() + 3600) * 1000);
-    let new = bench.write(|tx| tx.rotate_gateway("gw-1", later, petasos_core::Millis(now() * 1000)));
+    let new = bench.write(|tx| tx.rotate_gateway(&"gw-1".into(), later, petasos_core::Millis(now() * 1000)));
     assert_eq!(new.secrets.len(), 2);
     drop(bench.greet("gw-1", &old, Acks::All));
     let peer = bench.greet("gw-1", &new.secrets[0], Acks::All);
-    bench.write(|tx| tx.revoke_gateway("gw-1", petasos_core::Millis(now() * 1000)));
+    bench.write(|tx| tx.revoke_gateway(&"gw-1".into(), petasos_core::Millis(now() * 1000)));
     assert_eq!(wait_closed(&peer, 4401), "unauthorized");
 }
 
@@ -132,8 +133,8 @@ fn closes_silent_sockets() {
 fn redeems_enrollment_token_once() {
     let mut bench = Bench::idle();
     let token = bench.write(|tx| {
-        tx.add_tenant("t1", petasos_core::Millis(1))?;
-        tx.add_enrollment("t1", petasos_core::Millis((now() + 60) * 1000))
+        tx.add_tenant(&"t1".into(), petasos_core::Millis(1))?;
+        tx.add_enrollment(&"t1".into(), petasos_core::Millis((now() + 60) * 1000))
     });
     bench.start(|_| {});
     let tries: Vec<_> = std::thread::scope(|scope| {
@@ -156,7 +157,7 @@ fn redeems_enrollment_token_once() {
     drop(bench.greet(id, secret, Acks::None));
     assert_eq!(bench.post("/relay/enroll", None, &json!({"gatewayId": "x"})).status, 400);
     // A taken name neither reveals its secret nor uses up the token.
-    let token = bench.write(|tx| tx.add_enrollment("t1", petasos_core::Millis((now() + 60) * 1000)));
+    let token = bench.write(|tx| tx.add_enrollment(&"t1".into(), petasos_core::Millis((now() + 60) * 1000)));
     let ask =
         |id: &str| bench.post("/relay/enroll", None, &json!({"enrollmentToken": token, "gatewayId": id}));
     let taken = ask(id);
@@ -168,9 +169,12 @@ fn redeems_enrollment_token_once() {
 fn provisioning_is_idempotent_per_tenant() {
     let mut bench = Bench::idle();
     let (ours, theirs) = bench.write(|tx| {
-        tx.add_tenant("t1", petasos_core::Millis(1))?;
-        tx.add_tenant("t2", petasos_core::Millis(1))?;
-        Ok((tx.add_identity("t1", petasos_core::Millis(1))?, tx.add_identity("t2", petasos_core::Millis(1))?))
+        tx.add_tenant(&"t1".into(), petasos_core::Millis(1))?;
+        tx.add_tenant(&"t2".into(), petasos_core::Millis(1))?;
+        Ok((
+            tx.add_identity(&"t1".into(), petasos_core::Millis(1))?,
+            tx.add_identity(&"t2".into(), petasos_core::Millis(1))?,
+        ))
     });
     bench.start(|_| {});
     let ask = |token: &str, platform: &str| {
@@ -185,7 +189,7 @@ fn provisioning_is_idempotent_per_tenant() {
     assert_eq!(ask(&theirs, "telegram").status, 409);
     assert_eq!(ask("nonsense", "telegram").status, 401);
     drop(bench.greet("gw-host", secrets[0].as_str().expect("a secret"), Acks::None));
-    let instance = bench.read(|reader| reader.instance("gw-host")).expect("an instance");
+    let instance = bench.read(|reader| reader.instance(&"gw-host".into())).expect("an instance");
     assert_eq!(instance.wake_url.as_deref(), Some("https://wake.example/"));
 }
 
@@ -198,13 +202,13 @@ fn replaces_policies_and_claims_scopes_once() {
     assert_eq!(bench.post("/relay/policy", Some(&bearer), &policy(false, &["c"])).status, 200);
     assert_eq!(bench.post("/relay/policy", Some(&bearer), &policy(true, &[])).status, 200);
     let telegram = petasos_core::Platform::parse("telegram").expect("known");
-    let kept = bench.read(|reader| reader.policy("i1", telegram));
+    let kept = bench.read(|reader| reader.policy(&"i1".into(), telegram));
     assert_eq!(kept, petasos_store::connector::ChatPolicy::default());
     assert_eq!(bench.post("/relay/policy", None, &policy(true, &[])).status, 401);
     let scope = json!({"platform": "telegram", "scopeId": "-100", "instanceId": "i2"});
     assert_eq!(bench.post("/manage/scope", Some(&bearer), &scope).status, 200);
     assert_eq!(bench.post("/manage/scope", Some(&fresh_token("gw-2", &other)), &scope).status, 403);
-    assert_eq!(bench.read(|reader| reader.instance_of_scope(telegram, "-100")).as_deref(), Some("i1"));
+    assert_eq!(bench.read(|reader| reader.instance_of_scope(telegram, "-100")), Some("i1".into()));
 }
 
 /// The quota of one instance.
@@ -228,7 +232,7 @@ fn retention_deletes_expired_records_and_files() {
     std::fs::create_dir(&folder).expect("a folder");
     let file = |name: &str, hours: u64| {
         let file = std::fs::File::create(folder.join(name)).expect("a file");
-        file.set_modified(std::time::SystemTime::now() - Duration::from_secs(hours * 3600)).expect("a time");
+        file.set_modified(clock::file_time() - Duration::from_secs(hours * 3600)).expect("a time");
     };
     file("stray", 2);
     file("stray.download", 30);
@@ -237,7 +241,7 @@ fn retention_deletes_expired_records_and_files() {
     let past = petasos_core::Millis(now() * 1000 - 1);
     let (code, token) = bench.write(|tx| {
         tx.put_media(&full("owned"))?;
-        Ok((tx.add_link_code("i1", past)?, tx.add_enrollment("t1", past)?))
+        Ok((tx.add_link_code(&"i1".into(), past)?, tx.add_enrollment(&"t1".into(), past)?))
     });
     bench.start(|_| {});
     let left = || {
@@ -251,7 +255,10 @@ fn retention_deletes_expired_records_and_files() {
     let before = petasos_core::Millis(1);
     bench.write(|tx| {
         assert_eq!(tx.use_link_code(&code, before)?, None);
-        assert_eq!(tx.redeem(&token, "x", before)?, petasos_store::connector::EnrollmentOutcome::Refused);
+        assert_eq!(
+            tx.redeem(&token, &"x".into(), before)?,
+            petasos_store::connector::EnrollmentOutcome::Refused
+        );
         Ok(())
     });
 }
@@ -259,7 +266,7 @@ fn retention_deletes_expired_records_and_files() {
 #[test]
 fn only_authenticated_gateways_set_wake_urls() {
     let (bench, secret) = Bench::single();
-    let known = || bench.read(|reader| reader.instance("i1")).expect("an instance").wake_url;
+    let known = || bench.read(|reader| reader.instance(&"i1".into())).expect("an instance").wake_url;
     let put = |bearer: Option<&str>, url: serde_json::Value| {
         bench.post("/relay/wake", bearer, &json!({"wakeUrl": url, "instanceId": "i2"})).status
     };
@@ -280,8 +287,8 @@ fn owner_adds_first_gateway_of_single_instance() {
     let secret = bench.add_gateway("gw-1", "t1", "i1", None);
     drop(bench.greet("gw-1", &secret, Acks::None));
     let taken = bench.refused(|tx| {
-        tx.add_tenant("t2", petasos_core::Millis(1))?;
-        tx.ensure_instance("i1", "t2", petasos_core::Millis(1))
+        tx.add_tenant(&"t2".into(), petasos_core::Millis(1))?;
+        tx.ensure_instance(&"i1".into(), &"t2".into(), petasos_core::Millis(1))
     });
     assert!(taken.to_string().contains("another tenant"), "{taken}");
 }

@@ -80,6 +80,7 @@ struct Stranger {
 }
 
 impl Stranger {
+    #[expect(clippy::disallowed_methods, reason = "the output of a child process is read by a thread")]
     fn start(python: &Path, bench: &Bench, secret: &str) -> Self {
         let program = bench.home.path().join("stranger.py");
         std::fs::write(&program, PROGRAM).expect("written");
@@ -93,7 +94,7 @@ impl Stranger {
             .expect("python starts");
         let words = child.stdin.take().expect("its input");
         let out = BufReader::new(child.stdout.take().expect("its output"));
-        let (tell, lines) = mpsc::channel();
+        let (tell, lines) = mpsc::sync_channel(64);
         std::thread::spawn(move || {
             for line in out.lines().map_while(Result::ok) {
                 // The test may have ended.
@@ -154,7 +155,7 @@ fn serves_hermes_agent_from_hello_to_revocation() {
         ["echo: while the gateway was away 😀", "echo: /status", "echo: while you slept"]
     );
     let now = Millis(petasos_fakes::relay::now() * 1000);
-    bench.write(|tx| tx.revoke_gateway("gw-1", now));
+    bench.write(|tx| tx.revoke_gateway(&"gw-1".into(), now));
     stranger.command("revoked");
     stranger.wait_report("revoked");
 }

@@ -46,7 +46,7 @@ fn writes_only_to_threads_of_the_instance() {
     fake.add_direct(DIRECT);
     let mut bench = Bench::idle();
     let secret = bench.add_gateway("gw-1", "t1", "i1", None);
-    bench.write(|tx| tx.bind_author(platform("discord"), &ANN.to_string(), "i1"));
+    bench.write(|tx| tx.bind_author(platform("discord"), &ANN.to_string(), &"i1".into()));
     bench.start(|config| config.adapters.push(discord_at(&fake)));
     let peer = greet(&bench, "gw-1", &secret, "discord");
     fake.wait_until(SOON, |world| (world.frames(2).count() == 1).then_some(()))
@@ -85,7 +85,7 @@ fn keeps_interaction_urls_in_the_vault() {
     let secret = bench.add_gateway("gw-1", "t1", "i1", None);
     let other = bench.add_gateway("gw-2", "t2", "i2", None);
     for (user, instance) in [("U7", "i1"), ("U8", "i2")] {
-        bench.write(|tx| tx.bind_author(platform("slack"), user, instance));
+        bench.write(|tx| tx.bind_author(platform("slack"), user, &instance.into()));
     }
     bench.start(|config| config.adapters.push(slack_at(&fake)));
     let peer = greet(&bench, "gw-1", &secret, "slack");
@@ -122,7 +122,7 @@ fn revocation_before_hello_closes_the_socket() {
     bench.write_message("for another tenant");
     bench.wait_taken();
     let now = Millis(petasos_fakes::relay::now() * 1000);
-    bench.write(|tx| tx.revoke_gateway("gw-1", now));
+    bench.write(|tx| tx.revoke_gateway(&"gw-1".into(), now));
     peer.hello("telegram", BOT);
     assert_eq!(wait_closed(&peer, 4401), "unauthorized");
     assert!(peer.read(|heard| heard.frames.is_empty()), "not even a descriptor");
@@ -136,7 +136,7 @@ fn drops_events_outside_the_policy() {
     fake.add_channel(1, ROOM, "general");
     let mut bench = Bench::idle();
     let secret = bench.add_gateway("gw-1", "t1", "i1", None);
-    bench.write(|tx| tx.grant_scope(platform("discord"), "1", "i1"));
+    bench.write(|tx| tx.grant_scope(platform("discord"), "1", &"i1".into()));
     bench.start(|config| config.adapters.push(discord_at(&fake)));
     let listens = fake.wait_until(SOON, |world| (world.frames(2).count() == 1).then_some(()));
     listens.expect("the connector is there");

@@ -32,7 +32,7 @@ fn principals_override_the_scope_policy() {
     let fake = a_guild();
     let mut bench = Bench::idle();
     let secret = bench.add_gateway("gw-1", "t1", "i1", None);
-    bench.write(|tx| tx.grant_scope(platform("discord"), "1", "i1"));
+    bench.write(|tx| tx.grant_scope(platform("discord"), "1", &"i1".into()));
     bench.start(|config| config.adapters.push(discord_at(&fake)));
     fake.wait_until(SOON, |world| (world.frames(2).count() == 1).then_some(()))
         .expect("the connector listens");
@@ -75,7 +75,7 @@ fn routes_direct_messages_to_the_chosen_instance() {
     let first = bench.add_gateway("gw-1", "t1", "i1", None);
     let second = bench.add_gateway("gw-2", "t1", "i2", None);
     let stranger = bench.add_gateway("gw-3", "t2", "i3", None);
-    bench.write(|tx| tx.bind_author(platform("telegram"), &ANN.to_string(), "i1"));
+    bench.write(|tx| tx.bind_author(platform("telegram"), &ANN.to_string(), &"i1".into()));
     bench.start(|_| {});
     let take = |gateway: &str, secret: &str, user: i64| {
         let body = json!({"platform": "telegram", "userId": user.to_string()});
@@ -101,8 +101,8 @@ fn deprovisioning_closes_sockets_and_drops_bindings() {
     let first = bench.add_gateway("gw-1", "t1", "i1", None);
     let second = bench.add_gateway("gw-2", "t1", "i2", None);
     bench.write(|tx| {
-        tx.bind_author(platform("telegram"), &ANN.to_string(), "i1")?;
-        tx.bind_author(platform("telegram"), "8", "i2")
+        tx.bind_author(platform("telegram"), &ANN.to_string(), &"i1".into())?;
+        tx.bind_author(platform("telegram"), "8", &"i2".into())
     });
     bench.start(|_| {});
     let one = bench.greet("gw-1", &first, Acks::All);
@@ -157,8 +157,8 @@ fn instances_edit_only_their_own_messages() {
     let first = bench.add_gateway("gw-1", "t1", "i1", None);
     let second = bench.add_gateway("gw-2", "t2", "i2", None);
     bench.write(|tx| {
-        tx.bind_author(platform("discord"), "5", "i1")?;
-        tx.bind_author(platform("discord"), "6", "i2")
+        tx.bind_author(platform("discord"), "5", &"i1".into())?;
+        tx.bind_author(platform("discord"), "6", &"i2".into())
     });
     bench.start(|config| config.adapters.push(discord_at(&fake)));
     let greet = |gateway: &str, secret: &str| {
@@ -225,9 +225,9 @@ fn status_counts_superseded_sockets_and_dead_letters() {
 fn two_tenants(bench: &Bench) -> (String, String) {
     bench.write(|tx| {
         let at = Millis(1);
-        tx.add_tenant("t1", at)?;
-        tx.add_tenant("t2", at)?;
-        Ok((tx.add_identity("t1", at)?, tx.add_identity("t2", at)?))
+        tx.add_tenant(&"t1".into(), at)?;
+        tx.add_tenant(&"t2".into(), at)?;
+        Ok((tx.add_identity(&"t1".into(), at)?, tx.add_identity(&"t2".into(), at)?))
     })
 }
 
@@ -244,7 +244,7 @@ fn provisioning_refuses_scopes_without_own_authors() {
     let (ours, theirs) = two_tenants(&bench);
     bench.start(|_| {});
     let telegram = platform("telegram");
-    let holder = |bench: &Bench| bench.read(|reader| reader.instance_of_scope(telegram, "-100"));
+    let holder = |bench: &Bench| bench.read(|it| it.instance_of_scope(telegram, "-100")).map(|id| id.0);
     let stranger = provision(&bench, &theirs, "gw-t", &["-100"]);
     assert_eq!((stranger.status, &body(&stranger)["routeKeys"]), (200, &json!([])));
     assert_eq!(holder(&bench), None, "an unclaimed group stays unclaimed");
@@ -255,7 +255,7 @@ fn provisioning_refuses_scopes_without_own_authors() {
     let answer = provision(&bench, &ours, "gw-o", &["-100"]);
     assert_eq!(body(&answer)["routeKeys"], json!([]));
     let secret = body(&answer)["secret"].as_str().expect("a secret").to_owned();
-    bench.write(|tx| tx.bind_author(telegram, &ANN.to_string(), "gw-o"));
+    bench.write(|tx| tx.bind_author(telegram, &ANN.to_string(), &"gw-o".into()));
     let own = bench.greet("gw-o", &secret, Acks::All);
     bench.telegram.push_text(GROUP, ANN, "among others");
     wait_texts(&own, &["among others"]);
@@ -265,7 +265,7 @@ fn provisioning_refuses_scopes_without_own_authors() {
     assert!(spy.read(|heard| heard.of_type("inbound").next().is_none()), "the stranger heard something");
 
     // The owner's assignment overrides grants and is not undone by another request.
-    bench.write(|tx| tx.assign_scope(telegram, "-100", "gw-t"));
+    bench.write(|tx| tx.assign_scope(telegram, "-100", &"gw-t".into()));
     assert_eq!(holder(&bench).as_deref(), Some("gw-t"));
     assert!(bench.write(|tx| tx.revoke_scope(telegram, "-100")));
     assert_eq!(body(&provision(&bench, &theirs, "gw-t", &["-100"]))["routeKeys"], json!([]));
@@ -290,7 +290,7 @@ fn limits_provisioning_per_tenant() {
     bench.write(|tx| tx.drop_revoked_before(Millis(1 << 60)));
     assert_eq!(provision(&bench, &theirs, "gw-9", &[]).status, 200, "after a month there is room again");
     assert_eq!(provision(&bench, &ours, "ours", &[]).status, 200, "others are not limited by it");
-    let enrollment = bench.write(|tx| tx.add_enrollment("t2", Millis(1 << 60)));
+    let enrollment = bench.write(|tx| tx.add_enrollment(&"t2".into(), Millis(1 << 60)));
     let body = json!({"enrollmentToken": enrollment, "gatewayId": "gw-e"});
     assert_eq!(bench.post("/relay/enroll", None, &body).status, 409, "nor is enrolling a way around");
 
@@ -317,8 +317,8 @@ fn tenants_cannot_take_over_the_single_instance() {
         assert_eq!(bench.post("/relay/provision", Some(token), &body).status, 409);
     }
     bench.write(|tx| {
-        tx.ensure_instance("everyone", "t1", Millis(1))?;
-        tx.add_gateway("gw-1", "everyone", Millis(1)).map(drop)
+        tx.ensure_instance(&"everyone".into(), &"t1".into(), Millis(1))?;
+        tx.add_gateway(&"gw-1".into(), &"everyone".into(), Millis(1)).map(drop)
     });
     assert_eq!(bench.post("/relay/provision", Some(&theirs), &body).status, 409);
     assert_eq!(bench.post("/relay/provision", Some(&ours), &body).status, 200);

@@ -63,14 +63,18 @@ impl Expression {
         };
         let text = text.to_ascii_lowercase();
         let mut fields = text.split_whitespace();
-        let mut next = || fields.next().ok_or_else(|| "a cron expression has five fields".to_string());
+        let mut next = || {
+            fields.next().ok_or_else(|| {
+                "a cron expression has five fields: minute, hour, day, month and weekday".to_string()
+            })
+        };
         let minute = next()?;
         let hour = next()?;
         let day = next()?;
         let month = next()?;
         let weekday = next()?;
         if fields.next().is_some() {
-            return Err("a cron expression has five fields; seconds and years are not among them".into());
+            return Err("a cron expression has five fields: minute, hour, day, month and weekday; seconds and years are not supported".into());
         }
         let any = |field: &str| field.starts_with(['*', '?']);
         let (days, last_day) = days(day)?;
@@ -237,7 +241,7 @@ impl Field {
             (_, None) => (self.number(range)?, self.number(range)?),
         };
         if from > to {
-            return Err(format!("{range:?} goes backwards in the field for the {}", self.name));
+            return Err(format!("{range:?} ends before it begins in the field for the {}", self.name));
         }
         Ok((from..=to).step_by(usize::from(by)).map(|number| 1 << number).sum())
     }

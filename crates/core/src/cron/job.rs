@@ -11,6 +11,7 @@ use crate::message::Source;
 use crate::person::Person;
 use crate::scan;
 use crate::target::Target;
+use crate::text::hex;
 use crate::text::is_silence_marker;
 use crate::time::Millis;
 
@@ -22,12 +23,12 @@ pub struct JobId(String);
 impl JobId {
     pub fn parse(text: &str) -> Option<Self> {
         let text = text.trim();
-        let hex = text.len() == 12 && text.bytes().all(|byte| byte.is_ascii_hexdigit());
-        hex.then(|| Self(text.to_ascii_lowercase()))
+        let valid = text.len() == 12 && text.bytes().all(|byte| byte.is_ascii_hexdigit());
+        valid.then(|| Self(text.to_ascii_lowercase()))
     }
 
     pub fn from_bytes(bytes: [u8; 6]) -> Self {
-        Self(bytes.iter().map(|byte| format!("{byte:02x}")).collect())
+        Self(hex(&bytes))
     }
 
     pub fn as_str(&self) -> &str {
@@ -236,14 +237,16 @@ pub fn run_report(job: &Job, text: &str, skipped: u32, wrap: bool) -> Option<Str
     let text = text.trim();
     let recovered = job.failures > 0;
     if text.is_empty() || is_silence_marker(text) || text.starts_with("[SILENT]") {
-        return recovered.then(|| format!("✅ {}: runs again.", job.name));
+        return recovered.then(|| format!("✅ {} works again.", job.name));
     }
     if !wrap {
         return Some(text.to_string());
     }
     let mut report = format!("⏰ {}\n\n{text}", job.name);
     if recovered {
-        report.push_str(&format!("\n\n(It had failed {} times in a row.)", job.failures));
+        let times =
+            if job.failures == 1 { "once".to_string() } else { format!("{} times in a row", job.failures) };
+        report.push_str(&format!("\n\n(The job had failed {times} before.)"));
     }
     if skipped > 0 {
         let runs = if skipped == 1 { "run was" } else { "runs were" };

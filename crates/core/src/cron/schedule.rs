@@ -51,12 +51,12 @@ impl Schedule {
             let begins = stamp(anchor).ok_or_else(|| out_of_range(text))?;
             return match expression.next(begins, zone) {
                 Some(_) => Ok(Self::Cron(expression)),
-                None => Err(format!("{text:?} never comes")),
+                None => Err(format!("{text:?} describes a time that never occurs")),
             };
         }
         let at = instant(text, zone).ok_or_else(|| format!("{text:?} is not a schedule; {HELP}"))?;
         if at <= anchor {
-            return Err(format!("{text:?} is in the past"));
+            return Err(format!("{text:?} is in the past; use a later time"));
         }
         Ok(Self::Once(at))
     }
@@ -111,7 +111,7 @@ fn unit(name: &str) -> Option<u64> {
 
 fn seconds(count: u64, unit: u64) -> Result<u64, String> {
     let seconds = count.checked_mul(unit).filter(|seconds| (1..=MAX_SECONDS).contains(seconds));
-    seconds.ok_or_else(|| "a schedule reaches from a second to ten years".to_string())
+    seconds.ok_or_else(|| "the time must be between one second and ten years".to_string())
 }
 
 /// A time with an offset, or a wall-clock time in this zone: the first of two in autumn, in spring the time after the gap.
@@ -136,7 +136,7 @@ fn next_day(days: u32, anchor: Millis, after: Millis, zone: &TimeZone) -> Option
 }
 
 fn out_of_range(text: &str) -> String {
-    format!("{text:?} cannot be counted from here")
+    format!("{text:?} cannot be calculated from the current time; check the clock")
 }
 
 fn stamp(at: Millis) -> Option<Timestamp> {

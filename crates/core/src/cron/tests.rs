@@ -190,10 +190,10 @@ fn explains_invalid_schedules() {
         ("every", "use 30m"),
         ("every blue moon", "use 30m"),
         ("every 5s", "once a minute"),
-        ("0s", "from a second"),
+        ("0s", "between one second"),
         ("99999999999999999999m", "use 30m"),
         ("20y", "use 30m"),
-        ("5000d", "from a second"),
+        ("5000d", "between one second"),
         ("61 * * * *", "is not a valid minute"),
         ("0 24 * * *", "is not a valid hour"),
         ("0 0 0 * *", "is not a valid day"),
@@ -203,8 +203,8 @@ fn explains_invalid_schedules() {
         ("0 0 * * L", "\"l\" is not a valid weekday"),
         ("0 0 15W * *", "is not a valid day"),
         ("*/0 * * * *", "invalid step"),
-        ("50-10 * * * *", "backwards"),
-        ("0 0 30 2 *", "never comes"),
+        ("50-10 * * * *", "ends before it begins"),
+        ("0 0 30 2 *", "never occurs"),
         ("0 0 0 0 0 0", "five fields"),
         ("2020-01-01T00:00", "in the past"),
         ("2026-13-01T00:00", "use 30m"),
@@ -366,7 +366,7 @@ fn reports_skipped_runs_but_not_silent_answers() {
             .ends_with("(3 earlier runs were skipped: the gateway was not running.)")
     );
     job.failures = 2;
-    assert_eq!(run_report(&job, "[SILENT]", 0, true).unwrap(), "✅ look: runs again.");
+    assert_eq!(run_report(&job, "[SILENT]", 0, true).unwrap(), "✅ look works again.");
     assert!(run_report(&job, "hello", 0, true).unwrap().contains("failed 2 times"));
     assert!(
         run_prompt(&job, 2).ends_with("look") && run_prompt(&job, 2).contains("2 earlier runs were skipped")

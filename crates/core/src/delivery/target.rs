@@ -167,7 +167,6 @@ pub fn is_id(platform: Platform, chat: &str) -> bool {
 pub enum Destination {
     File,
     Chat(ChatAddress),
-    /// The platform has no home channel.
     NoHomeChannel(Platform),
 }
 

@@ -1,4 +1,4 @@
-//! Restart breaker: whether suspects are resumed at once or one at a time.
+//! Restart breaker: detects restart loops, and decides whether suspects are resumed at once or one at a time.
 //!
 //! A suspect is a turn that was executing when the process died. Resuming it may kill the process again, so the starts that
 //! found suspects are recorded in `gateway/restart_loop.json`. After too many of them the breaker trips: suspects wait for

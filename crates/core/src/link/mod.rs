@@ -73,6 +73,15 @@ impl FailureClass {
             Self::Fatal => "fatal",
         }
     }
+
+    /// For people.
+    pub const fn label(self) -> &'static str {
+        match self {
+            Self::Passing => "temporary",
+            Self::Refused => "refused",
+            Self::Fatal => "fatal",
+        }
+    }
 }
 
 /// A part of a platform that fails until a person fixes it, while the rest works.

@@ -7,6 +7,7 @@ pub(super) struct PlatformSpec {
     pub(super) name: &'static str,
     pub(super) peer: Peer,
     pub(super) authenticates: bool,
+    pub(super) shows_buttons: bool,
     pub(super) chat_ids: ChatIds,
     pub(super) thread_ids: ThreadIds,
     pub(super) person_ids: PersonIds,
@@ -17,6 +18,7 @@ const CHAT: PlatformSpec = PlatformSpec {
     name: "",
     peer: Peer::People,
     authenticates: false,
+    shows_buttons: false,
     chat_ids: ChatIds::Number,
     thread_ids: ThreadIds::Colon,
     person_ids: PersonIds::AsWritten,
@@ -33,7 +35,7 @@ const fn own(name: &'static str, peer: Peer) -> PlatformSpec {
 
 pub(super) const ALL: &[PlatformSpec] = &[
     PlatformSpec { authenticates: true, ..own("local", Peer::Owner) },
-    PlatformSpec { authenticates: true, ..own("web", Peer::Owner) },
+    PlatformSpec { authenticates: true, shows_buttons: true, ..own("web", Peer::Owner) },
     PlatformSpec { authenticates: true, ..own("terminal", Peer::Owner) },
     PlatformSpec { chat_ids: ChatIds::NumberOrUsername, ..chat("telegram") },
     chat("discord"),

@@ -138,6 +138,11 @@ impl Platform {
         self.0.authenticates
     }
 
+    /// Answers to questions are buttons, on a platform without an adapter.
+    pub const fn shows_buttons(self) -> bool {
+        self.0.shows_buttons
+    }
+
     pub const fn chat_ids(self) -> ChatIds {
         self.0.chat_ids
     }

@@ -55,7 +55,6 @@ impl fmt::Display for BlockedAddress {
 
 impl core::error::Error for BlockedAddress {}
 
-/// Checks a resolved address.
 pub fn check_address(ip: IpAddr) -> Result<(), BlockedAddress> {
     match ip {
         IpAddr::V4(ip) => v4(ip),
@@ -63,17 +62,35 @@ pub fn check_address(ip: IpAddr) -> Result<(), BlockedAddress> {
     }
 }
 
+/// The host of a link, before its address is judged.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ParsedHost<'a> {
+    Address(IpAddr),
+    /// A name of this machine or its network.
+    LocalName(&'a str),
+    Name(&'a str),
+}
+
 /// Checks the host of a link. `Some`: an allowed address. `None`: a name, whose addresses are still to be checked.
+pub fn check_host(host: &str) -> Result<Option<IpAddr>, BlockedAddress> {
+    match parse_host(host)? {
+        ParsedHost::Address(ip) => check_address(ip).map(|()| Some(ip)),
+        ParsedHost::LocalName(_) => Err(BlockedAddress::LocalName),
+        ParsedHost::Name(_) => Ok(None),
+    }
+}
+
+/// Reads the host of a link; the only error is `Malformed`.
 ///
 /// Legacy IPv4 notations (`2130706433`, `0x7f.1`, `0177.0.0.1`) are parsed as a resolver does. The host comes from a URL
 /// parser; remaining escapes and non-ASCII characters are rejected. IPv6 may be in brackets.
-pub fn check_host(host: &str) -> Result<Option<IpAddr>, BlockedAddress> {
+pub fn parse_host(host: &str) -> Result<ParsedHost<'_>, BlockedAddress> {
     if let Some(inner) = host.strip_prefix('[').and_then(|rest| rest.strip_suffix(']')) {
         let ip = inner.parse::<Ipv6Addr>().map_err(|_bad| BlockedAddress::Malformed)?;
-        return v6(ip).map(|()| Some(IpAddr::V6(ip)));
+        return Ok(ParsedHost::Address(IpAddr::V6(ip)));
     }
     if let Ok(ip) = host.parse::<Ipv6Addr>() {
-        return v6(ip).map(|()| Some(IpAddr::V6(ip)));
+        return Ok(ParsedHost::Address(IpAddr::V6(ip)));
     }
     let name = host.strip_suffix('.').unwrap_or(host);
     if !is_name(name) {
@@ -81,12 +98,9 @@ pub fn check_host(host: &str) -> Result<Option<IpAddr>, BlockedAddress> {
     }
     if ends_in_number(name) {
         let ip = legacy_v4(name).ok_or(BlockedAddress::Malformed)?;
-        return v4(ip).map(|()| Some(IpAddr::V4(ip)));
+        return Ok(ParsedHost::Address(IpAddr::V4(ip)));
     }
-    if is_local_name(name) {
-        return Err(BlockedAddress::LocalName);
-    }
-    Ok(None)
+    Ok(if is_local_name(name) { ParsedHost::LocalName(name) } else { ParsedHost::Name(name) })
 }
 
 fn v4(ip: Ipv4Addr) -> Result<(), BlockedAddress> {

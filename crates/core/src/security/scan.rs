@@ -31,8 +31,8 @@ const PHRASES: &[(&[&str], &str)] = &[
 
 const OVERRIDES: &str = "it tries to override instructions";
 const HIDES: &str = "it asks to hide something from the user";
-const OPENS: &str = "it is about access to this machine";
-const SENDS: &str = "it is about handing secrets on";
+const OPENS: &str = "it would give access to this machine";
+const SENDS: &str = "it would send secrets elsewhere";
 
 /// Maximum distance between two words of a phrase; commands have options in between.
 const GAP: usize = 3;

@@ -59,6 +59,7 @@ pub struct Entry {
     pub resume_reason: Option<ResumeReason>,
     #[serde(default, deserialize_with = "or_default")]
     pub last_resume_marked_at: Option<LocalTime>,
+    /// `/new` began this session, and no message has followed. Only other programs read it.
     #[serde(default, deserialize_with = "or_default")]
     pub is_fresh_reset: bool,
     #[serde(default, deserialize_with = "or_default")]

@@ -49,7 +49,6 @@ pub fn session_key(source: &Source, options: &KeyOptions) -> SessionKey {
     SessionKey(key)
 }
 
-/// The platform of a session key.
 pub fn platform_of(key: &SessionKey) -> Option<Platform> {
     // Neither profiles nor platforms contain colons.
     key.0.split(':').nth(2).and_then(Platform::parse)

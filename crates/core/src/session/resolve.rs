@@ -111,14 +111,17 @@ impl Resolution {
     ) -> Entry {
         let begin = |id: &SessionId| Entry::new(key.clone(), id.clone(), Some(origin.clone()), now);
         match self {
-            Self::Keep | Self::Resume => Entry { updated_at: now, ..entry.unwrap_or_else(|| begin(fresh)) },
+            Self::Keep | Self::Resume => {
+                Entry { updated_at: now, is_fresh_reset: false, ..entry.unwrap_or_else(|| begin(fresh)) }
+            }
             Self::Recover(id) => {
                 let bound = entry.unwrap_or_else(|| begin(id));
                 Entry { session_id: id.clone(), updated_at: now, expiry_finalized: false, ..bound }
             }
-            Self::New { reset, end: _ } => {
+            Self::New { reset, end } => {
                 let used = entry.is_some_and(|old| old.last_prompt_tokens > 0);
                 Entry {
+                    is_fresh_reset: *end == Some(EndReason::SessionReset),
                     was_auto_reset: reset.is_some(),
                     auto_reset_reason: *reset,
                     reset_had_activity: reset.is_some() && used,

@@ -216,6 +216,16 @@ fn forced_new_session_overrides_all_rules() {
 }
 
 #[test]
+fn fresh_reset_lasts_until_the_next_message() {
+    let forced = Situation { request: ResolveMode::ForceNew, ..situation(entry(|_| {})) };
+    let reset = forced.apply();
+    assert!(reset.is_fresh_reset && !reset.was_auto_reset);
+    assert!(!situation(Some(reset)).apply().is_fresh_reset);
+    let idle = situation(entry(|it| it.suspended = true));
+    assert!(!idle.apply().is_fresh_reset, "an automatic reset");
+}
+
+#[test]
 fn end_reasons_have_stable_names() {
     for name in [
         "session_reset",

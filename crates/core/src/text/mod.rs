@@ -2,6 +2,7 @@
 
 mod equal;
 mod fence;
+mod hex;
 mod nearest;
 mod silence;
 mod size;
@@ -10,6 +11,7 @@ mod unit;
 
 pub use equal::equal;
 pub use fence::Fences;
+pub use hex::{hex, unhex};
 pub use nearest::nearest;
 pub use silence::{is_silence_marker, is_silence_narration, may_become_silence_marker};
 pub use size::format_bytes;

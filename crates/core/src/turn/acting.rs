@@ -178,7 +178,7 @@ impl NoResult {
                 r#"{"error":"Stopped by the user while this tool ran. Its effect is UNKNOWN: it may have happened in part.","effect_disposition":"unknown"}"#
             }
             Self::Stalled => {
-                r#"{"error":"This tool did not come to an end and was given up. Its effect is UNKNOWN: it may have happened in part.","effect_disposition":"unknown"}"#
+                r#"{"error":"This tool did not end and was abandoned. Its effect is UNKNOWN: it may have happened in part.","effect_disposition":"unknown"}"#
             }
         }
     }
@@ -203,7 +203,7 @@ impl NoResult {
                 r#"{"error":"Not started: the user stopped the work first.","effect_disposition":"none"}"#
             }
             Self::Stalled => {
-                r#"{"error":"Not started: an earlier call of the same answer did not come to an end.","effect_disposition":"none"}"#
+                r#"{"error":"Not started: an earlier call of the same answer did not end.","effect_disposition":"none"}"#
             }
         }
     }

@@ -134,9 +134,9 @@ fn store_visible_part(turn: &Turn, shown: &str, writes: Vec<Write>, now: Millis)
     let mut decision = Decision { writes, effects: vec![] };
     let shown = media::truncated_text(shown.trim_end());
     let stored = if shown.is_empty() {
-        "(stopped before an answer)".to_owned()
+        notices::STOPPED_BEFORE_ANSWER.to_owned()
     } else {
-        format!("{shown}\n\n(stopped)")
+        format!("{shown}{}", notices::STOPPED_SUFFIX)
     };
     let text = if shown.is_empty() { String::new() } else { stored.clone() };
     decision

@@ -55,7 +55,7 @@ fn explains_why_a_call_was_not_started() {
     for (event, why) in [
         (recovered(false, &[]), "the gateway was interrupted"),
         (stopped, "the user stopped the work"),
-        (stalled, "did not come to an end"),
+        (stalled, "did not end"),
     ] {
         let (_, decision) = apply(in_groups(&["a", "b"], &[1, 1]), event);
         let explained = decision.writes.iter().any(|write| {

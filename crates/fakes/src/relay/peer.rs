@@ -123,7 +123,6 @@ impl Peer {
         self.received.wait_until(timeout, find)
     }
 
-    /// Waits for the result of an outbound request.
     pub fn wait_result(&self, request: &str, timeout: Duration) -> Option<Value> {
         self.wait_until(timeout, |received| {
             let mut results = received.of_type("outbound_result");

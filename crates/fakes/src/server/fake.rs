@@ -44,7 +44,6 @@ pub trait FakeService: Sized + 'static {
     fn init(_fake: &mut Fake<Self>) {}
 }
 
-/// A service that hosts files for download.
 pub trait FileHost: FakeService {
     /// The path of a download, up to the file's name.
     const DOWNLOADS: &'static str;

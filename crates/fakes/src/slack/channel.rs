@@ -31,7 +31,6 @@ impl SlackMessage {
         message
     }
 
-    /// The button with this value.
     pub(crate) fn button(&self, value: &str) -> Option<Value> {
         let blocks = self.blocks.as_ref()?.as_array()?;
         let mut elements = blocks.iter().filter_map(|block| block["elements"].as_array()).flatten();

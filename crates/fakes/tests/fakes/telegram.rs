@@ -197,7 +197,7 @@ fn delivers_garbage_updates_with_valid_ones() {
 #[test]
 fn supports_topics_buttons_and_observers() {
     let fake = Telegram::start().unwrap();
-    let (sender, receiver) = std::sync::mpsc::channel();
+    let (sender, receiver) = std::sync::mpsc::sync_channel(64);
     fake.observe(move |change| sender.send(change.clone()).unwrap());
     fake.push_topic(-9, 40, 2, "hello");
     let keys = json!({"inline_keyboard": [[{"text": "Yes", "callback_data": "y"}]]});

@@ -263,13 +263,13 @@ impl Handle {
     }
 
     pub async fn link_retry(&self, name: &str) -> Result<(), Error> {
-        let link = self.0.links.iter().find(|link| link.name == name).ok_or(Error::NotFound("link"))?;
+        let link = self.0.links.iter().find(|link| link.name == name).ok_or(Error::NotFound("platform"))?;
         link.retry().await
     }
 
     /// Disconnects a link until it is retried.
     pub async fn link_pause(&self, name: &str) -> Result<(), Error> {
-        let link = self.0.links.iter().find(|link| link.name == name).ok_or(Error::NotFound("link"))?;
+        let link = self.0.links.iter().find(|link| link.name == name).ok_or(Error::NotFound("platform"))?;
         link.pause().await
     }
 

@@ -72,7 +72,7 @@ impl StatePublisher {
                 () = shutdown.stopped() => return self,
                 _ = editions.changed() => {}
                 () = any_changed(&mut self.links) => {}
-                () = tokio::time::sleep(SHUTDOWN_REFRESH), if leaving => self.stale = true,
+                () = clock::sleep(SHUTDOWN_REFRESH), if leaving => self.stale = true,
             }
             self.debounce(&mut editions).await;
         }

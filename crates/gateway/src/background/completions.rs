@@ -11,7 +11,7 @@ use petasos_core::journal::{MessageOutcome, Write};
 use petasos_core::link::State;
 use petasos_core::message::Delivery;
 use petasos_core::outbox::{Draft, Kind};
-use petasos_core::{InboxId, LaneId, Millis, Platform, Route, SessionId, SessionKey};
+use petasos_core::{InboxId, LaneId, Millis, Platform, Redactor, Route, SessionId, SessionKey};
 use petasos_store::{Completion, CompletionState, Error as StoreError, PendingMessage, Tx};
 use tokio::sync::Notify;
 use tokio::time::Duration;
@@ -52,6 +52,7 @@ pub(crate) struct CompletionDispatcher {
     pub(crate) channels: Arc<Channels>,
     pub(crate) router: Router,
     pub(crate) lanes: LaneDispatcher,
+    pub(crate) redactor: Redactor,
     pub(crate) shutdown: ShutdownHandle,
 }
 
@@ -64,7 +65,7 @@ pub(crate) async fn run(dispatcher: CompletionDispatcher, wake: WakeSignal, mut 
             Err(Error::Stopping) => return,
             Err(error) => {
                 tracing::warn!(%error, "background completions are delayed");
-                tokio::time::sleep(STORE_RETRY).await;
+                clock::sleep(STORE_RETRY).await;
                 true
             }
         };
@@ -109,8 +110,9 @@ async fn dispatch(
         marked.await?;
     }
     let channels = dispatcher.channels.clone();
+    let redactor = dispatcher.redactor.clone();
     let accept = move |tx: &Tx<'_>| -> Result<Vec<Dispatched>, StoreError> {
-        let accepted = waiting.into_iter().map(|completion| accept(tx, &channels, completion));
+        let accepted = waiting.into_iter().map(|completion| accept(tx, &channels, &redactor, completion));
         Ok(accepted.collect::<Result<Vec<_>, _>>()?.into_iter().flatten().collect())
     };
     for dispatched in dispatcher.db.write(Commit::Completions, accept).await? {
@@ -132,6 +134,7 @@ enum Dispatched {
 fn accept(
     tx: &Tx<'_>,
     channels: &Channels,
+    redactor: &Redactor,
     completion: Completion,
 ) -> Result<Option<Dispatched>, StoreError> {
     let now = clock::now();
@@ -140,6 +143,7 @@ fn accept(
         tx.completion_consumed(&completion.dispatch, now)?;
         return Ok(None);
     };
+    let text = redactor.redact_owned(text);
     if planted(PlantedBug::DeliveredFirst) {
         let name = format!("completion:{}", completion.dispatch);
         let inbound = petasos_core::Inbound::internal(completion.origin, name, text);

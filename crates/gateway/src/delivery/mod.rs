@@ -21,10 +21,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::FutureExt;
-use petasos_core::LaneId;
+use petasos_core::{LaneId, Redactor};
 use tokio::sync::{Semaphore, mpsc, oneshot};
 use tokio::task::JoinSet;
 
+use crate::clock;
 use crate::lifecycle::shutdown::ShutdownHandle;
 use crate::links::channels::Channels;
 use crate::storage::database::Db;
@@ -77,6 +78,8 @@ pub(crate) struct LaneContext {
     pub(crate) shutdown: ShutdownHandle,
     pub(crate) policy: AttachmentPolicy,
     pub(crate) owners: Owners,
+    /// Hides secrets in every message.
+    pub(crate) redactor: Redactor,
     /// Bounds concurrent platform requests over all chats.
     pub(crate) send_permits: Semaphore,
 }
@@ -91,6 +94,7 @@ impl LaneContext {
         streaming: Streaming,
         policy: AttachmentPolicy,
         owners: Owners,
+        redactor: Redactor,
         shutdown: ShutdownHandle,
     ) -> Self {
         Self {
@@ -100,6 +104,7 @@ impl LaneContext {
             shutdown,
             policy,
             owners,
+            redactor,
             send_permits: Semaphore::new(MAX_CONCURRENT_SENDS),
         }
     }
@@ -195,12 +200,8 @@ async fn run(
             entry => {
                 let (mailbox, events) = mpsc::channel(LANE_DEPTH);
                 let name = entry.key().clone();
-                tasks.spawn(petasos_runtime::scheduled(restart_on_panic(
-                    name,
-                    context.clone(),
-                    dispatcher.clone(),
-                    events,
-                )));
+                let lane = restart_on_panic(name, context.clone(), dispatcher.clone(), events);
+                petasos_runtime::spawn_into(&mut tasks, lane);
                 entry.insert_entry(mailbox).into_mut()
             }
         };
@@ -226,6 +227,6 @@ async fn restart_on_panic(
     tracing::error!(lane = %name, "lane panicked; restarting it");
     petasos_runtime::select! {
         () = context.shutdown.stopped() => {}
-        () = tokio::time::sleep(AFTER_PANIC) => dispatcher.wake(name).await,
+        () = clock::sleep(AFTER_PANIC) => dispatcher.wake(name).await,
     }
 }

@@ -13,7 +13,7 @@ use petasos_core::rate_limit::MAX_WAIT;
 use petasos_core::{Fault, Millis, Platform, Route};
 use petasos_platforms::{Adapter, StatusReaction};
 use tokio::sync::mpsc;
-use tokio::time::{sleep, timeout};
+use tokio::time::timeout;
 
 use crate::clock;
 use crate::lifecycle::shutdown::ShutdownHandle;
@@ -157,13 +157,13 @@ async fn react_or_defer(
 async fn send(adapter: &Adapter, route: &Route, reaction: StatusReaction, shutdown: &ShutdownHandle) {
     for again in [reaction != StatusReaction::Seen, false] {
         match timeout(REQUEST_TIMEOUT, adapter.react(route, reaction)).await {
-            Ok(Ok(())) => return sleep(MIN_INTERVAL).await,
+            Ok(Ok(())) => return clock::sleep(MIN_INTERVAL).await,
             Ok(Err(error)) => {
                 tracing::debug!(platform = %route.platform, %error, "reaction not sent");
                 match error.fault() {
                     Fault::Later { after: None } => {}
                     Fault::Later { after: Some(_) } | Fault::Refused | Fault::Fatal => {
-                        return sleep(MIN_INTERVAL).await;
+                        return clock::sleep(MIN_INTERVAL).await;
                     }
                 }
             }
@@ -171,7 +171,7 @@ async fn send(adapter: &Adapter, route: &Route, reaction: StatusReaction, shutdo
         }
         petasos_runtime::select! {
             () = shutdown.stopped() => return,
-            () = sleep(MIN_INTERVAL) => {}
+            () = clock::sleep(MIN_INTERVAL) => {}
         }
         if !again {
             return;

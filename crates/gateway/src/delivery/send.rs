@@ -71,11 +71,11 @@ impl Lane {
     /// parts identifies the next. `None`: rendering panicked.
     async fn parts(&self, item: &Item) -> Option<Vec<Part>> {
         let render = || {
-            let text = item.draft.text.as_str();
+            let text = self.context.redactor.redact(&item.draft.text);
             let media = match item.draft.kind {
-                Kind::Answer => media::extract(text),
+                Kind::Answer => media::extract(&text),
                 Kind::Notice | Kind::Banner => {
-                    ExtractedMedia { text: text.to_owned(), ..ExtractedMedia::default() }
+                    ExtractedMedia { text: text.into_owned(), ..ExtractedMedia::default() }
                 }
             };
             let text = text_to_send(&media, &item.preview);
@@ -349,7 +349,7 @@ impl Lane {
                 Fault::Refused => {
                     tracing::error!(lane = %self.name, %error, "store refused a delivery outcome");
                     // The item is unchanged: pause before the next attempt.
-                    return tokio::time::sleep(STORE_RETRY).await;
+                    return clock::sleep(STORE_RETRY).await;
                 }
                 Fault::Later { .. } | Fault::Fatal if self.context.shutdown.stopping() => {
                     tracing::error!(lane = %self.name, %error, "delivery outcome not stored before shutdown");
@@ -357,7 +357,7 @@ impl Lane {
                 }
                 Fault::Later { .. } | Fault::Fatal => {
                     tracing::error!(lane = %self.name, %error, "cannot store a delivery outcome; retrying");
-                    tokio::time::sleep(STORE_RETRY).await;
+                    clock::sleep(STORE_RETRY).await;
                 }
             }
         }

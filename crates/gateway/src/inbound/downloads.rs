@@ -15,13 +15,15 @@ use std::time::{Duration, SystemTime};
 use aws_lc_rs::digest;
 use petasos_core::media::{self, MediaKind};
 use petasos_core::message::Attachment;
+use petasos_core::text::hex;
 use petasos_core::{Inbound, InboxId, Platform, SessionKey, Source};
 use petasos_platforms::download::{self, Error};
 use petasos_platforms::{Adapter, Fetched};
 use tokio::sync::Semaphore;
-use tokio::time::Instant;
 
+use crate::clock;
 use crate::notices::files as notices;
+use crate::runtime::fault_injection::{PlantedBug, planted};
 
 /// Concurrent downloads, over all chats.
 const MAX_CONCURRENT: usize = 4;
@@ -142,7 +144,7 @@ impl Downloader {
         attachment: &Attachment,
         part: &Path,
     ) -> Result<Fetched, Error> {
-        let until = Instant::now() + self.settings.retry_for;
+        let until = clock::monotonic() + self.settings.retry_for;
         let mut pause = FIRST_RETRY;
         loop {
             // Never closed.
@@ -153,11 +155,11 @@ impl Downloader {
             };
             drop(permit);
             let wait = error.after().unwrap_or_default().max(pause);
-            if !error.is_transient() || wait > until.saturating_duration_since(Instant::now()) {
+            if !error.is_transient() || wait > until.saturating_duration_since(clock::monotonic()) {
                 return Err(error);
             }
             tracing::debug!(platform = %source.platform, %error, "retrying a download");
-            tokio::time::sleep(wait).await;
+            clock::sleep(wait).await;
             pause = MAX_RETRY_WAIT.min(pause * 2);
         }
     }
@@ -182,7 +184,9 @@ impl Downloader {
             None => download::fetch_url(&attachment.reference, most, &mut file).await?,
         };
         let file = file.into_std().await;
-        disk(move || file.sync_all()).await?;
+        if !planted(PlantedBug::UnsyncedDownloads) {
+            disk(move || file.sync_all()).await?;
+        }
         Ok(fetched)
     }
 
@@ -211,11 +215,9 @@ impl Downloader {
             let part = part.to_owned();
             let path = path.clone();
             let within = within.clone();
-            let all = all.clone();
             disk(move || {
                 std::fs::rename(part, path)?;
-                std::fs::File::open(within)?.sync_all()?;
-                std::fs::File::open(all)?.sync_all()
+                sync_folders(&within)
             })
             .await
         };
@@ -267,7 +269,7 @@ pub(crate) fn results_folder(home: &Path, key: &SessionKey) -> PathBuf {
 /// A folder name that is safe for any key.
 fn session_folder_name(key: &SessionKey) -> String {
     let digest = digest::digest(&digest::SHA256, key.0.as_bytes());
-    digest.as_ref().iter().take(16).map(|byte| format!("{byte:02x}")).collect()
+    hex(&digest.as_ref()[..16])
 }
 
 fn download_error(source: &Source, error: &Error) -> String {
@@ -329,6 +331,12 @@ async fn create_private_folder(path: &Path) -> io::Result<()> {
         std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o700))
     })
     .await
+}
+
+/// Syncs the folder of a session and those above it up to the home: any of them may be new.
+fn sync_folders(folder: &Path) -> io::Result<()> {
+    let levels = 2 + FOLDER_DEPTH as usize;
+    folder.ancestors().take(levels).try_for_each(|folder| std::fs::File::open(folder)?.sync_all())
 }
 
 /// Blocking work on the disk.
@@ -412,7 +420,7 @@ mod tests {
             std::fs::create_dir_all(path.parent().expect("a folder")).expect("made");
             std::fs::write(&path, PNG).expect("written");
             let file = std::fs::File::options().write(true).open(&path).expect("open");
-            file.set_modified(SystemTime::now() - *age).expect("a moment");
+            file.set_modified(clock::file_time() - *age).expect("a moment");
         }
     }
 

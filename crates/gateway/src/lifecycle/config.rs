@@ -15,7 +15,7 @@ use petasos_core::session::{
     BackgroundWork, Entry, FreshnessWindow, KeyOptions, ResetPolicies, ResetReason, Resolution, ResolveMode,
 };
 use petasos_core::turn::TurnLimits;
-use petasos_core::{Platform, SessionKey, Source};
+use petasos_core::{Platform, Redactor, SessionKey, Source};
 use petasos_platforms::Adapter;
 use petasos_store::{Archive, BindRequest, Error as StoreError, Tx};
 
@@ -72,6 +72,14 @@ impl Config {
     }
 }
 
+impl Config {
+    /// Hides secrets in everything that leaves the gateway.
+    pub fn redact(&mut self, redactor: Redactor) {
+        self.lifetime.redactor = redactor.clone();
+        self.settings.redactor = redactor;
+    }
+}
+
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct UnavailablePlatform {
     pub platform: Platform,
@@ -114,7 +122,7 @@ pub struct Settings {
     pub persona: Option<String>,
     /// Restrictions of slash commands.
     pub tiers: BTreeMap<Platform, Tiers>,
-    pub compression: CompactionSettings,
+    pub compaction: CompactionSettings,
     pub retention: Retention,
     pub parallel_calls: usize,
     /// Suppress notifications that only say that there is nothing to report.
@@ -124,6 +132,8 @@ pub struct Settings {
     pub mcp: Vec<mcp::McpServerConfig>,
     /// Add memories to the system prompt of new conversations.
     pub memory: bool,
+    /// Hides secrets in tool results, answers and notices.
+    pub redactor: Redactor,
 }
 
 /// Limits of inactivity in a turn. `None`: no limit.
@@ -187,7 +197,7 @@ impl Settings {
             delegation: DelegationSettings::default(),
             persona: None,
             tiers: BTreeMap::new(),
-            compression: CompactionSettings::default(),
+            compaction: CompactionSettings::default(),
             retention: Retention::default(),
             parallel_calls: 64,
             filter_silence: true,
@@ -195,6 +205,7 @@ impl Settings {
             home: home.into(),
             mcp: vec![],
             memory: true,
+            redactor: Redactor::default(),
         }
     }
 

@@ -14,7 +14,6 @@ use petasos_core::lifecycle::{
 };
 use petasos_core::{Millis, SessionKey, TurnId};
 use tokio::sync::watch;
-use tokio::time::Instant;
 
 use crate::clock;
 
@@ -253,7 +252,7 @@ impl AcceptGate {
     /// Resolves when no turn is running, or no running turn is waited for any more. Calls `step` at every change with the
     /// number of turns and the remaining time. Setting the wall clock does not change the wait.
     pub(crate) async fn drained(&self, deadline: Millis, mut step: impl FnMut(usize, Duration)) {
-        let began = Instant::now();
+        let began = clock::monotonic();
         let wall = clock::now();
         let mut versions = self.watch();
         loop {
@@ -269,7 +268,7 @@ impl AcceptGate {
             let Some(left) = left else { return };
             petasos_runtime::select! {
                 _ = versions.changed() => {}
-                () = tokio::time::sleep(left) => {}
+                () = clock::sleep(left) => {}
             }
         }
     }
@@ -417,7 +416,7 @@ mod tests {
         let far = clock::now().after(Duration::from_secs(600));
         let a = gate.claim(&key("a"), TurnOrigin::User).unwrap();
         let b = gate.claim(&key("b"), TurnOrigin::User).unwrap();
-        let waiting = tokio::spawn({
+        let waiting = petasos_runtime::spawn({
             let gate = gate.clone();
             async move { gate.drained(far, |_, _| {}).await }
         });
@@ -441,8 +440,8 @@ mod tests {
         let gate = open_gate();
         let _works = gate.claim(&key("a"), TurnOrigin::User).unwrap();
         let other = gate.claim(&key("b"), TurnOrigin::User).unwrap();
-        let began = Instant::now();
-        let waiting = tokio::spawn({
+        let began = clock::monotonic();
+        let waiting = petasos_runtime::spawn({
             let gate = gate.clone();
             let mut longest = Duration::ZERO;
             async move {
@@ -451,7 +450,7 @@ mod tests {
                 longest
             }
         });
-        tokio::time::sleep(Duration::from_secs(10)).await;
+        clock::sleep(Duration::from_secs(10)).await;
         SET_BACK.store(3_600_000, Ordering::SeqCst);
         drop(other);
         let longest = waiting.await.unwrap();

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use petasos_core::Millis;
-use tokio::time::{Instant, MissedTickBehavior};
+use tokio::time::MissedTickBehavior;
 
 use crate::clock;
 use crate::home::heartbeat;
@@ -27,7 +27,7 @@ pub(crate) async fn run(
 ) {
     let watchdog = notifier.watchdog_interval().map(|interval| interval / 2);
     let mut heartbeat_tick = tokio::time::interval(HEARTBEAT);
-    let mut watchdog_tick = tokio::time::interval_at(Instant::now(), watchdog.unwrap_or(HEARTBEAT));
+    let mut watchdog_tick = tokio::time::interval_at(clock::monotonic(), watchdog.unwrap_or(HEARTBEAT));
     watchdog_tick.set_missed_tick_behavior(MissedTickBehavior::Delay);
     loop {
         petasos_runtime::select! {
@@ -49,16 +49,15 @@ async fn write(home: &Path, started: Millis) {
 }
 
 async fn notify_watchdog(db: &Db, notifier: &Notifier, timeout: Duration) {
-    match tokio::time::timeout(timeout, db.write(Commit::HealthCheck, |tx| tx.meta("pulse").map(drop))).await
-    {
+    match tokio::time::timeout(timeout, db.write(Commit::WriteProbe, |tx| tx.meta("pulse").map(drop))).await {
         Ok(Ok(())) => notifier.alive(),
         Ok(Err(error)) => {
             tracing::error!(%error, "watchdog not notified: the store refuses writes");
-            notifier.status("the store refuses writes");
+            notifier.status("the database refuses writes");
         }
         Err(_late) => {
             tracing::error!("watchdog not notified: the store does not respond");
-            notifier.status("the store does not respond");
+            notifier.status("the database does not respond");
         }
     }
 }

@@ -2,11 +2,11 @@
 
 use std::time::Duration;
 
-use petasos_core::Platform;
 use petasos_core::lifecycle::{respawn, restart_breaker};
 use petasos_core::link::LinkPolicy;
 use petasos_core::session::CrashRecovery;
 use petasos_core::target::ChatAddress;
+use petasos_core::{Platform, Redactor};
 
 use crate::home::bot_lock::BotLock;
 
@@ -45,6 +45,8 @@ pub struct Lifetime {
     /// A supervisor restarts the process after exit code 75.
     pub supervised: bool,
     pub idle: IdleSettings,
+    /// Hides secrets in the reasons of failed connections.
+    pub redactor: Redactor,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -75,6 +77,7 @@ impl Default for Lifetime {
             disconnect_within: Duration::from_secs(5),
             supervised: false,
             idle: IdleSettings::default(),
+            redactor: Redactor::default(),
         }
     }
 }

@@ -54,7 +54,7 @@ impl MarkerWatcher {
             let pause = if self.watch.is_some() { POLL_INTERVAL } else { POLL_INTERVAL_WITHOUT_INOTIFY };
             petasos_runtime::select! {
                 () = shutdown.stopped() => return,
-                () = tokio::time::sleep(pause) => {}
+                () = clock::sleep(pause) => {}
                 touched = touched(&mut self.watch, &names) => if let Err(error) = touched {
                     tracing::warn!(%error, "stopped watching the home; polling twice a second");
                     self.watch = None;

@@ -20,7 +20,9 @@ pub(crate) struct Channels {
     adapters: BTreeMap<Platform, Arc<Adapter>>,
     /// Serves platforms without an adapter: a relay that is not limited to named platforms.
     fallback: Option<Arc<Adapter>>,
-    /// Page and terminal, which poll for answers.
+    /// The page, which polls for answers and shows buttons.
+    page: Capabilities,
+    /// The terminal, which polls for answers.
     pulled: Capabilities,
     /// API callers: the channel ends with the response.
     stateless: Capabilities,
@@ -40,12 +42,13 @@ impl Channels {
         let pulled = pulled();
         let absent = Capabilities { delivery: Delivery::Push, dialect: Dialect::Plain, ..pulled.clone() };
         let hint = "You answer a program over HTTP; what it shows is usually Markdown. Nothing can follow your answer.";
+        let page = Capabilities { buttons: true, ..pulled.clone() };
         let stateless = Capabilities { async_delivery: false, hint: hint.into(), ..pulled.clone() };
         let hint =
             "You run as a scheduled job: no user reads along, and your final answer is delivered as it is.";
         let scheduled = Capabilities { hint: hint.into(), ..stateless.clone() };
         let subagents = Capabilities { hint: SUBAGENT_HINT.into(), ..stateless.clone() };
-        Self { adapters, fallback, pulled, stateless, scheduled, subagents, absent }
+        Self { adapters, fallback, page, pulled, stateless, scheduled, subagents, absent }
     }
 
     pub(crate) fn adapter(&self, platform: Platform) -> Option<&Arc<Adapter>> {
@@ -78,6 +81,7 @@ impl Channels {
         match self.adapter(platform) {
             Some(adapter) => adapter.capabilities(),
             None => Cow::Borrowed(match platform.peer() {
+                Peer::Owner if platform.shows_buttons() => &self.page,
                 Peer::Owner => &self.pulled,
                 Peer::Caller => &self.stateless,
                 Peer::Schedule => &self.scheduled,
@@ -143,7 +147,7 @@ impl RelayedPlatforms {
 }
 
 const SUBAGENT_HINT: &str = "You are a subagent: another agent has given you a task and waits for your report. No user can answer \
-questions. Work until the task is done or cannot be done. Your last message is all that the other sees: say what you did, what you \
+questions. Work until the task is done or cannot be done. Your last message is all that the other agent sees: say what you did, what you \
 found, which files you changed, and what is left.";
 
 pub(crate) fn pulled() -> Capabilities {

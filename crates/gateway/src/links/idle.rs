@@ -12,7 +12,7 @@ use petasos_core::Millis;
 use petasos_core::lifecycle::ShutdownReason;
 use petasos_relay::idle::{AwakeReason, PendingWork, SleepConditions, is_idle};
 use tokio::process::Command;
-use tokio::time::{Instant, sleep, timeout};
+use tokio::time::timeout;
 
 use crate::clock;
 use crate::lifecycle::gate::AcceptGate;
@@ -96,7 +96,7 @@ pub(crate) async fn run(monitor: IdleMonitor, settings: IdleSettings) {
     loop {
         petasos_runtime::select! {
             () = monitor.shutdown.stopped() => return,
-            () = sleep(settings.tick) => {}
+            () = clock::sleep(settings.tick) => {}
         }
         if !should_sleep(&monitor, &settings).await {
             continue;
@@ -114,9 +114,9 @@ pub(crate) async fn run(monitor: IdleMonitor, settings: IdleSettings) {
 
 /// Waits before the next attempt, or until a message arrives.
 async fn cool_down(monitor: &IdleMonitor, settings: &IdleSettings, tried: Millis) {
-    let began = Instant::now();
+    let began = clock::monotonic();
     while began.elapsed() < COOLDOWN.max(settings.tick) && monitor.traffic.last() < tried {
-        sleep(settings.tick.min(COOLDOWN)).await;
+        clock::sleep(settings.tick.min(COOLDOWN)).await;
     }
 }
 
@@ -197,10 +197,10 @@ async fn go_to_sleep(monitor: &IdleMonitor, settings: &IdleSettings) -> bool {
 
 /// Resolves when the machine has resumed, or did not suspend. The monotonic clock stops during suspend.
 async fn wait_for_resume() {
-    let began = Instant::now();
+    let began = clock::monotonic();
     let wall = clock::now();
     while began.elapsed() < SUSPEND_WITHIN {
-        sleep(POLL_INTERVAL).await;
+        clock::sleep(POLL_INTERVAL).await;
         if clock::now().since(wall) > began.elapsed() + MIN_CLOCK_JUMP {
             return tracing::info!("the machine has resumed");
         }

@@ -54,7 +54,7 @@ pub async fn watch(
     loop {
         petasos_runtime::select! {
             () = shutdown.stopped() => return,
-            () = tokio::time::sleep(CHECK_INTERVAL) => {}
+            () = clock::sleep(CHECK_INTERVAL) => {}
         }
         let now = read_addresses();
         let moved = has_moved(seen, now);
@@ -83,7 +83,7 @@ struct ClockPair {
 
 impl ClockPair {
     fn now() -> Self {
-        Self { wall: clock::now(), monotonic: Instant::now() }
+        Self { wall: clock::now(), monotonic: clock::monotonic() }
     }
 
     fn jumped(&mut self) -> bool {

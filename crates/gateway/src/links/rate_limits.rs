@@ -48,7 +48,7 @@ pub async fn persist(adapter: Arc<Adapter>, db: Db, shutdown: ShutdownHandle) {
                 if shutdown.stopping() {
                     return;
                 }
-                tokio::time::sleep(STORE_RETRY).await;
+                clock::sleep(STORE_RETRY).await;
                 continue;
             }
             limits.saved(&unsaved);

@@ -12,7 +12,7 @@ pub(crate) const EMPTY_SESSION: &str = "There is nothing in this session yet.";
 pub(crate) const DENIED_BY_HOOK: &str = "🚫 This command is not allowed here.";
 
 /// Key phrase: "Stopped".
-pub(crate) const STOPPED: &str = "⏹ Stopped. You can go on in this session whenever you like.";
+pub(crate) const STOPPED: &str = "⏹ Stopped. You can continue in this session at any time.";
 /// Key phrase: "No active task".
 pub(crate) const NOTHING_TO_STOP: &str = "No active task to stop.";
 
@@ -25,7 +25,7 @@ pub(crate) const QUEUE_MESSAGES_ONLY: &str = "Only messages can be queued, not c
 pub(crate) const UNDO_USAGE: &str = "Please send how many exchanges to drop, up to 100: /undo 2";
 
 pub(crate) const NO_EARLIER_MESSAGE: &str = "There is no earlier message of yours here.";
-pub(crate) const NOT_GIVEN_UP: &str = "There is no message with this number here that I gave up on.";
+pub(crate) const NOT_GIVEN_UP: &str = "No message with this number was given up here.";
 pub(crate) const DROPPED: &str = "🗑 Dropped.";
 
 pub(crate) const MEMORY_UNREADABLE: &str = "⚠️ I could not read what I remember. Please try again.";
@@ -113,6 +113,10 @@ pub(crate) fn chosen_model(model: &str, provider: &str) -> String {
     format!("🧠 This session uses {model} ({provider}). /model default goes back to the default.")
 }
 
+pub(crate) fn model_reset(model: &str) -> String {
+    format!("🧠 This session now uses the default model {model}.")
+}
+
 pub(crate) fn model_changed(model: &str) -> String {
     format!("🧠 This session now uses {model}.")
 }
@@ -155,6 +159,7 @@ pub(crate) struct StatusFields<'a> {
 pub(crate) fn status(fields: &StatusFields<'_>) -> String {
     let StatusFields { activity, waiting, model, provider, gateway, active, store_problem } = fields;
     let active = count(*active, "active turn");
+    let waiting = count(*waiting, "message");
     let problem = store_problem.map(|problem| format!("\n⚠️ Database: {problem}")).unwrap_or_default();
     format!(
         "📊 Session: {activity}, {waiting} waiting\nModel: {model} ({provider})\nGateway: {gateway}, {active}{problem}"
@@ -191,11 +196,11 @@ pub(crate) fn receipt(message: impl Display, state: &str) -> String {
 
 pub(crate) mod receipt_state {
     pub(crate) fn waiting(position: impl std::fmt::Display) -> String {
-        format!("waiting as number {position}")
+        format!("number {position} in the queue")
     }
 
     pub(crate) fn running(seconds: u64) -> String {
-        format!("being worked on for {seconds} s")
+        format!("in progress for {seconds} s")
     }
 
     pub(crate) fn delivered(state: &str) -> String {

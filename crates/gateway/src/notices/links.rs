@@ -2,9 +2,11 @@
 
 use std::fmt::Display;
 
+use super::count;
+
 /// The state of one link in `/platform`, without addresses and other details that are not for a chat.
 pub(crate) mod state {
-    use super::Display;
+    use super::{Display, count};
 
     pub(crate) const NEVER_HEARD: &str = "nothing received yet";
 
@@ -37,12 +39,13 @@ pub(crate) mod state {
         attempts: u32,
         heard: &str,
     ) -> String {
-        let state = if slow { "paused (slow probe)" } else { "down" };
-        format!("{state} ({failure}), next try in {seconds} s, {attempts} failed, {heard}")
+        let failed = count(usize::try_from(attempts).unwrap_or(usize::MAX), "failed attempt");
+        let state = if slow { "down (slow retries)" } else { "down" };
+        format!("{state} ({failure}), next try in {seconds} s, {failed}, {heard}")
     }
 
     pub(crate) fn fatal(failure: impl Display, heard: &str) -> String {
-        format!("stopped ({failure}), {heard}; the owner must fix it")
+        format!("stopped ({failure}), {heard}; the owner must correct this")
     }
 
     pub(crate) fn paused(heard: &str) -> String {

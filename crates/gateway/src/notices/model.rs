@@ -2,8 +2,8 @@
 
 use petasos_core::turn::Cutoff;
 
-pub(crate) const TOOL_PANICKED: &str = "{\"error\":\"The tool broke inside the gateway. Its effect is UNKNOWN. Check before repeating it.\",\"effect_disposition\":\"unknown\"}";
-pub(crate) const TOOL_TOO_SLOW: &str = "{\"error\":\"This call did not end in time and was given up. Its effect is UNKNOWN. Check before repeating it.\",\"effect_disposition\":\"unknown\"}";
+pub(crate) const TOOL_PANICKED: &str = "{\"error\":\"The tool failed inside the gateway. Its effect is UNKNOWN. Check before repeating it.\",\"effect_disposition\":\"unknown\"}";
+pub(crate) const TOOL_TOO_SLOW: &str = "{\"error\":\"This call did not end in time and was abandoned. Its effect is UNKNOWN. Check before repeating it.\",\"effect_disposition\":\"unknown\"}";
 
 /// Sent with the last request of a turn, which offers no tools.
 pub(crate) const fn closing(why: Cutoff) -> &'static str {
@@ -12,7 +12,7 @@ pub(crate) const fn closing(why: Cutoff) -> &'static str {
             "(The number of steps for this message is used up: no more tools. Tell the user now what was done, what was found, and what is still to do.)"
         }
         Cutoff::LoopDetected => {
-            "(Your tool calls go round in circles: no more tools. Tell the user now what was tried, what is in the way, and what they could do.)"
+            "(Your tool calls repeat without progress: no more tools. Tell the user now what was tried, what prevents progress, and what they could do.)"
         }
     }
 }

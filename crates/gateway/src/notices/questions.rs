@@ -2,8 +2,8 @@
 
 use std::fmt::Display;
 
-pub(crate) const NOTHING_WAITS: &str = "No question is waiting for your answer here.";
-pub(crate) const ASKED_ELSEWHERE: &str = "🚫 This question was asked to someone else, in another chat.";
+pub(crate) const NOTHING_WAITS: &str = "Nothing is waiting for your answer here.";
+pub(crate) const ASKED_ELSEWHERE: &str = "🚫 This question is for another person, in another chat.";
 
 pub(crate) const QUESTIONS_OFF: &str = "⚡ I will not ask before running commands in this session, until you send /yolo or /new or the gateway restarts. Commands that are always blocked stay blocked.";
 pub(crate) const QUESTIONS_ON: &str = "🛡 I will ask again before running commands that need your approval.";

@@ -8,17 +8,17 @@ pub(crate) const PANICKED: &str = "⚠️ Something went wrong inside the gatewa
 /// Behind an answer whose end is missing.
 pub(crate) const CUT_OFF: &str = "\n\n(The answer was cut off here. Say “go on” and I will continue.)";
 
-pub(crate) const TOO_LONG: &str = "⚠️ This conversation has become too long for the model, and automatic shortening is switched off. Send /new to start a new one or /undo to drop the last exchanges. The owner can switch shortening on with compression.enabled.";
+pub(crate) const TOO_LONG: &str = "⚠️ This conversation has become too long for the model, and automatic summaries are switched off. Send /new to start a new one or /undo to drop the last exchanges. The owner can switch summaries on with compression.enabled.";
 
 pub(crate) const MESSAGE_TOO_LONG: &str =
     "⚠️ Your message is too long for the model. Please send it in several shorter messages.";
 
-pub(crate) const STARTED_FRESH: &str = "⚠️ This conversation has become too long for the model and could not be shortened any further, so I have started a fresh session. Please send your last message again. /resume brings the old conversation back.";
+pub(crate) const STARTED_FRESH: &str = "⚠️ This conversation has become too long for the model and could not be summarised any further, so I have started a new session. Please send your last message again. /resume brings the old conversation back.";
 
-pub(crate) const NOTHING_TO_SHORTEN: &str = "There is nothing here to shorten yet.";
+pub(crate) const NOTHING_TO_SUMMARISE: &str = "There is nothing here to summarise yet.";
 
-pub(crate) const SHORTENING_STOPPED: &str =
-    "⏹ I have stopped shortening the conversation. Nothing was changed.";
+pub(crate) const SUMMARY_STOPPED: &str =
+    "⏹ I have stopped summarising the conversation. Nothing was changed.";
 
 pub(crate) const WAITING_FOR_MODEL: &str = "waiting for the model";
 
@@ -32,8 +32,10 @@ pub(crate) fn failed(reason: impl Display) -> String {
     format!("⚠️ {reason}")
 }
 
-pub(crate) fn shortened(before: usize, after: usize) -> String {
-    format!("🗜 Compressed from about {before} to {after} tokens. The full conversation is still on disk.")
+pub(crate) fn summarised(before: usize, after: usize) -> String {
+    format!(
+        "🗜 I have summarised the older messages: about {before} tokens are now {after}. The full conversation is still on disk."
+    )
 }
 
 pub(crate) fn tool_outputs_removed(before: usize, after: usize) -> String {

@@ -2,7 +2,6 @@
 //!
 //! `tests/sweep/` of the program has a case for each; a new name without a case does not build. Only with debug assertions.
 
-/// The purpose of a commit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Commit {
     /// Takeover from the previous process.
@@ -63,7 +62,6 @@ pub enum Commit {
     /// A question is asked, answered or withdrawn.
     Question,
     Todo,
-    /// An API run.
     Run,
     /// A delegation batch starts or ends.
     Delegation,
@@ -71,13 +69,13 @@ pub enum Commit {
     Topic,
     /// Penalties are stored or expire.
     RateLimit,
-    /// State of a connector.
     Connector,
     /// Old rows are removed.
     Sweep,
     /// A conversation is removed; its archive is on disk.
     Archive,
-    HealthCheck,
+    /// Writes nothing: completes only if the database accepts commits.
+    WriteProbe,
 }
 
 impl Commit {
@@ -125,7 +123,7 @@ impl Commit {
         Self::Connector,
         Self::Sweep,
         Self::Archive,
-        Self::HealthCheck,
+        Self::WriteProbe,
     ];
 }
 
@@ -192,6 +190,6 @@ mod tests {
         let named: std::collections::HashSet<_> = Commit::ALL.into_iter().collect();
         assert_eq!(named.len(), Commit::ALL.len());
         // Fails if a variant is added after the last one.
-        assert_eq!(Commit::HealthCheck as usize + 1, Commit::ALL.len());
+        assert_eq!(Commit::WriteProbe as usize + 1, Commit::ALL.len());
     }
 }

@@ -40,7 +40,6 @@ thread_local! {
     static LAST_INBOUND: RefCell<Option<Inbound>> = const { RefCell::new(None) };
 }
 
-/// Installs an observer and a planted bug for this thread.
 pub fn install(commits: Box<dyn CommitObserver>, bug: Option<PlantedBug>) {
     OBSERVER.set(Some(commits));
     petasos_runtime::simulation::plant(bug);

@@ -68,7 +68,7 @@ pub(crate) mod testing {
         for _ in 0..8 {
             tokio::task::yield_now().await;
         }
-        db.write(Commit::HealthCheck, |_| Ok(())).await.unwrap();
+        db.write(Commit::WriteProbe, |_| Ok(())).await.unwrap();
         dropped
     }
 }

@@ -34,11 +34,12 @@ use petasos_core::command::{self as slash, Parsed};
 use petasos_core::journal::{MessageOutcome, Write};
 use petasos_core::message::ChatType;
 use petasos_core::turn::{Event, Turn};
-use petasos_core::{Inbound, InboxId, Millis, Platform, SessionKey};
+use petasos_core::{Inbound, InboxId, Millis, Platform, RunId, SessionKey};
 use petasos_store::PendingMessage;
 use tokio::sync::{mpsc, watch};
 use tokio::time::Instant;
 
+use crate::api::runs::run_of;
 use crate::clock;
 use crate::runtime::commit::Commit;
 use crate::runtime::fault_injection::{PlantedBug, planted};
@@ -172,14 +173,14 @@ impl SessionTask {
             Box::pin(self.reload()).await?;
         }
         let ready = if self.gate_changes.is_none() { self.next_start_at() } else { None };
-        if ready.is_some_and(|ready| ready <= Instant::now()) {
+        if ready.is_some_and(|ready| ready <= clock::monotonic()) {
             Box::pin(self.begin_turn()).await?;
             return Ok(true);
         }
         let turn_idle = self.running.is_none();
         let idle =
             turn_idle && self.queue.is_empty() && self.downloads.is_empty() && self.compaction.is_none();
-        let wait = ready.unwrap_or_else(|| Instant::now() + self.idle_timeout());
+        let wait = ready.unwrap_or_else(|| clock::monotonic() + self.idle_timeout());
         let stalls_at = self.stalls_at();
         let preview_at = self.running.as_ref().and_then(|running| running.preview_at);
         let work = match (&mut self.running, &mut self.compaction) {
@@ -280,16 +281,17 @@ impl SessionTask {
         })
         .await?;
         if let Some(waiting) = self.queue.remove(position) {
-            self.notify_run_ended(waiting.pending.inbound.source.message_id.as_ref());
+            let source = &waiting.pending.inbound.source;
+            self.notify_run_ended(run_of(source.platform, source.message_id.as_ref()));
         }
         self.publish_queue();
         Ok(true)
     }
 
     /// Called after the commit that settles an API run.
-    fn notify_run_ended(&self, run: Option<&String>) {
+    fn notify_run_ended(&self, run: Option<RunId>) {
         if let Some(run) = run {
-            self.handles.runs.mark_ended(run);
+            self.handles.runs.mark_ended(&run);
         }
     }
 

@@ -15,6 +15,7 @@ use petasos_store::PendingMessage;
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio::task::JoinSet;
 
+use crate::clock;
 use crate::sessions::view::SessionView;
 use crate::sessions::{self, Handles, SessionSeed, TaskExit, TaskHistory};
 
@@ -201,10 +202,10 @@ impl RouterTask {
             },
             RouterRequest::Cancel { key, inbox, reply } => {
                 let commands = self.entry(key).commands.clone();
-                self.tasks.spawn(petasos_runtime::scheduled(async move {
+                petasos_runtime::spawn_into(&mut self.tasks, async move {
                     let _ = commands.send(SessionCommand::Cancel(inbox, reply)).await;
                     TaskOutcome::Done
-                }));
+                });
             }
             RouterRequest::Retire { key, done } => {
                 self.sessions.remove(&key);
@@ -236,26 +237,26 @@ impl RouterTask {
         }
         let commands = self.entry(key).commands.clone();
         if commands.try_send(SessionCommand::Resume).is_err() {
-            self.tasks.spawn(petasos_runtime::scheduled(async move {
+            petasos_runtime::spawn_into(&mut self.tasks, async move {
                 // If the session ends meanwhile, its next command starts it again.
                 let _ = commands.send(SessionCommand::Resume).await;
                 TaskOutcome::Done
-            }));
+            });
         }
     }
 
     fn stop_turn(&mut self, key: SessionKey, reply: oneshot::Sender<bool>) {
         let commands = self.entry(key).commands.clone();
-        self.tasks.spawn(petasos_runtime::scheduled(async move {
+        petasos_runtime::spawn_into(&mut self.tasks, async move {
             let _ = commands.send(SessionCommand::StopTurn(reply)).await;
             TaskOutcome::Done
-        }));
+        });
     }
 
     /// Starts a session only if an open turn exists, such as a held suspect.
     fn stop_open_turn(&mut self, key: SessionKey, reply: oneshot::Sender<bool>) {
         let handles = self.handles.clone();
-        self.tasks.spawn(petasos_runtime::scheduled(async move {
+        petasos_runtime::spawn_into(&mut self.tasks, async move {
             let wanted = key.clone();
             match handles.db.read(move |reader| reader.open_turn_of(&wanted)).await {
                 Ok(None) => {
@@ -265,7 +266,7 @@ impl RouterTask {
                 // The session handles a store that cannot be read.
                 Ok(Some(_)) | Err(_) => TaskOutcome::OpenTurnFound(key, reply),
             }
-        }));
+        });
     }
 
     fn entry(&mut self, key: SessionKey) -> &mut SessionEntry {
@@ -292,12 +293,12 @@ impl RouterTask {
                 view_tx,
                 history,
             };
-            tasks.spawn(petasos_runtime::scheduled(async move {
+            petasos_runtime::spawn_into(tasks, async move {
                 match AssertUnwindSafe(sessions::run(seed)).catch_unwind().await {
                     Ok(TaskExit::Finished) => TaskOutcome::SessionFinished(key),
                     Ok(TaskExit::Failed) | Err(_) => TaskOutcome::SessionFailed(key),
                 }
-            }));
+            });
             SessionEntry { commands, overflowed, view }
         })
     }
@@ -314,10 +315,10 @@ impl RouterTask {
                 let failures = self.failures.entry(key.clone()).or_default();
                 failures.count += 1;
                 failures.restarting = true;
-                self.tasks.spawn(petasos_runtime::scheduled(async move {
-                    tokio::time::sleep(RESTART_DELAY).await;
+                petasos_runtime::spawn_into(&mut self.tasks, async move {
+                    clock::sleep(RESTART_DELAY).await;
                     TaskOutcome::RestartDue(key)
-                }));
+                });
             }
             Some(TaskOutcome::RestartDue(key)) => {
                 if let Some(failures) = self.failures.get_mut(&key) {

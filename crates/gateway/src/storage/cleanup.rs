@@ -154,6 +154,7 @@ fn remove(path: &Path) -> io::Result<usize> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::clock;
     use petasos_agent::memory::{Memory, MemoryChange, MemoryFile};
     use petasos_core::person::Person;
 
@@ -184,7 +185,7 @@ mod tests {
         for number in 0..STEP_ENTRIES + 3 {
             fs::create_dir_all(sessions.join(format!("agent_{number}"))).unwrap();
         }
-        let later = SystemTime::now() + 31 * DAY;
+        let later = clock::file_time() + 31 * DAY;
         let first = FolderPass::new(home.path()).step(later).unwrap().expect_err("not over after one step");
         assert!(first.unused.0.len() <= STEP_ENTRIES, "{}", first.unused.0.len());
         let (unused, steps) = whole_pass(home.path(), later);
@@ -211,8 +212,8 @@ mod tests {
             unused.exclude(&key("here"));
             remove_old(home.path(), &unused).unwrap()
         };
-        assert_eq!(clear_at(SystemTime::now() + 29 * DAY), 0, "too early");
-        assert_eq!(clear_at(SystemTime::now() + 31 * DAY), 2);
+        assert_eq!(clear_at(clock::file_time() + 29 * DAY), 0, "too early");
+        assert_eq!(clear_at(clock::file_time() + 31 * DAY), 2);
         assert_eq!(names(&sessions), [file_name(key("here").as_str())]);
         assert_eq!(names(&people), [file_name(key("here").as_str()), file_name("telegram:7")]);
         assert!(home.path().join("memories/USER.md").exists());

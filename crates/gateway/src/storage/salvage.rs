@@ -3,7 +3,6 @@
 //! The notices are enqueued in the takeover commit, so they are sent once.
 
 use std::collections::BTreeMap;
-use std::path::Path;
 use std::time::Duration;
 
 use petasos_core::journal::Write;
@@ -17,13 +16,14 @@ use petasos_store::{Error as StoreError, LossCause, LossNotice, Salvage, Store, 
 use crate::background::notifications::Notifications;
 use crate::clock;
 use crate::lifecycle::Lifecycle;
-use crate::lifecycle::startup::DATABASE;
 use crate::links::channels::Channels;
 use crate::notices::storage as notices;
 use crate::storage::database::Db;
 
 /// Minimum time between two salvages: new damage within it comes from the disk, and an immediate restart would not help.
 const MIN_INTERVAL: Duration = Duration::from_secs(600);
+/// Between two reports of the progress of a salvage.
+const PROGRESS_INTERVAL: Duration = Duration::from_secs(5);
 const MAX_QUOTE_CHARS: usize = 80;
 /// Per chat.
 const MAX_QUOTES: usize = 5;
@@ -139,22 +139,15 @@ pub(crate) async fn watch(lifecycle: Lifecycle, notifications: Notifications) {
 
 async fn restart_when_damaged(lifecycle: &Lifecycle, notifications: &Notifications) {
     let db = &notifications.db;
-    let home = &notifications.home;
     let detail = db.damaged().await;
     let mut notified = false;
-    while let Some(pause) = wait_before_restart(db, home, &detail).await {
-        tracing::error!(
-            detail,
-            seconds = pause.as_secs(),
-            "the database is damaged; check the disk; a restart after this time salvages it"
-        );
+    while let Some(pause) = pause_before_salvage(db, &detail).await {
         if !notified {
             notifications.notify_owner(&repeated_damage_text(pause)).await;
             notified = true;
         }
-        tokio::time::sleep(pause).await;
+        clock::sleep(pause).await;
     }
-    tracing::error!(detail, "the database is damaged; restarting to salvage it");
     let how = if lifecycle.lifetime.supervised { RestartMethod::Service } else { RestartMethod::Detached };
     lifecycle.gate.shut_down(
         ShutdownReason::Restart { method: how, origin: RestartOrigin::Outside },
@@ -163,8 +156,21 @@ async fn restart_when_damaged(lifecycle: &Lifecycle, notifications: &Notificatio
 }
 
 /// Records the damage for the next start. Returns how long to wait before the restart; `None`: restart now.
-async fn wait_before_restart(db: &Db, home: &Path, detail: &str) -> Option<Duration> {
-    let path = home.join(DATABASE);
+pub async fn pause_before_salvage(db: &Db, detail: &str) -> Option<Duration> {
+    let pause = minimum_pause(db, detail).await;
+    match pause {
+        Some(pause) => tracing::error!(
+            detail,
+            seconds = pause.as_secs(),
+            "the database is damaged; check the disk; a restart after this time salvages it"
+        ),
+        None => tracing::error!(detail, "the database is damaged; restarting to salvage it"),
+    }
+    pause
+}
+
+async fn minimum_pause(db: &Db, detail: &str) -> Option<Duration> {
+    let path = db.path().to_owned();
     let noted = detail.to_owned();
     let noted = petasos_runtime::blocking(move || Store::note_damage(&path, &noted)).await;
     if !matches!(noted, Ok(Ok(()))) {
@@ -174,6 +180,32 @@ async fn wait_before_restart(db: &Db, home: &Path, detail: &str) -> Option<Durat
     // If the last salvage cannot be read, restart now.
     let last = db.read(|reader| reader.last_salvage()).await.ok().flatten()?;
     MIN_INTERVAL.checked_sub(clock::now().since(last.at)).filter(|pause| !pause.is_zero())
+}
+
+/// Reports the progress of a salvage: the first value at once, then one per interval.
+pub fn paced(mut report: impl FnMut(u8)) -> impl FnMut(u8) {
+    let mut reported: Option<tokio::time::Instant> = None;
+    move |percent| {
+        if reported.is_none_or(|at| at.elapsed() >= PROGRESS_INTERVAL) {
+            reported = Some(clock::monotonic());
+            report(percent);
+        }
+    }
+}
+
+/// Logs the result of a salvage at the start.
+pub fn log_salvage(salvage: &Salvage) {
+    tracing::error!(
+        why = salvage.why,
+        moved_to = salvage.moved_to,
+        report = salvage.report,
+        tables = salvage.losses.len(),
+        "the database was damaged and has been salvaged"
+    );
+    for loss in salvage.shortened().losses {
+        tracing::error!(lost = loss.description(), "rows were lost");
+    }
+    salvage.consequences.iter().for_each(|consequence| tracing::error!("{consequence}"));
 }
 
 fn repeated_damage_text(pause: Duration) -> String {

@@ -4,18 +4,18 @@
 //! hour across restarts, which bounds the cost. The file is replaced atomically; a crash leaves the previous copy. It is
 //! read only once, when the home of another program is imported.
 
-use std::fs::{File, OpenOptions};
+use std::fs::{DirBuilder, File, OpenOptions};
 use std::io::{self, BufWriter, Write};
-use std::os::unix::fs::OpenOptionsExt;
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use petasos_core::SessionKey;
 use petasos_core::session::Entry;
 use petasos_store::{Reader, RoutingState};
-use tokio::time::Instant;
 
 use crate::Error;
+use crate::clock;
 use crate::lifecycle::shutdown::ShutdownHandle;
 use crate::storage::database::Db;
 
@@ -62,9 +62,9 @@ pub(crate) async fn run(db: Db, home: PathBuf, shutdown: ShutdownHandle) {
 async fn copy_when_changed(home: &Path, db: &Db) {
     // An empty table is not copied.
     let mut written = TableVersion::Small(RoutingState::default());
-    let mut large_at = Instant::now() + LARGE_INTERVAL.saturating_sub(age(&path(home)));
+    let mut large_at = clock::monotonic() + LARGE_INTERVAL.saturating_sub(age(&path(home)));
     loop {
-        tokio::time::sleep(DEBOUNCE).await;
+        clock::sleep(DEBOUNCE).await;
         let state = match db.read(TableVersion::of).await {
             Ok(state) => state,
             Err(error) => {
@@ -74,7 +74,7 @@ async fn copy_when_changed(home: &Path, db: &Db) {
         };
         let pause = match state {
             TableVersion::Small(_) => Duration::ZERO,
-            TableVersion::Large(_) if Instant::now() < large_at => continue,
+            TableVersion::Large(_) if clock::monotonic() < large_at => continue,
             TableVersion::Large(_) => PAGE_PAUSE,
         };
         if state == written {
@@ -86,7 +86,7 @@ async fn copy_when_changed(home: &Path, db: &Db) {
                 tracing::warn!(%error, "cannot write sessions.json; older tools see an old copy");
             }
         }
-        large_at = Instant::now() + LARGE_INTERVAL;
+        large_at = clock::monotonic() + LARGE_INTERVAL;
     }
 }
 
@@ -113,7 +113,7 @@ async fn copy(home: &Path, db: &Db, pause: Duration) -> Result<(), Error> {
             Some(next) => after = next,
             None => break,
         }
-        tokio::time::sleep(pause).await;
+        clock::sleep(pause).await;
     }
     let finished = petasos_runtime::blocking(move || draft.finish()).await;
     let finished = finished.map_err(|_panicked| Error::Io("writing sessions.json panicked".into()))?;
@@ -130,7 +130,8 @@ struct CopyWriter {
 
 impl CopyWriter {
     fn new(path: &Path) -> io::Result<Self> {
-        std::fs::create_dir_all(path.parent().unwrap_or(Path::new(".")))?;
+        let folder = path.parent().unwrap_or(Path::new("."));
+        DirBuilder::new().recursive(true).mode(0o700).create(folder)?;
         let temporary = path.with_extension("json~");
         let mut options = OpenOptions::new();
         let file = options.write(true).create(true).truncate(true).mode(0o600).open(&temporary)?;
@@ -184,7 +185,7 @@ mod tests {
         std::fs::create_dir_all(copy.parent().expect("a folder")).expect("made");
         let mut file = File::create(&copy).expect("a copy");
         file.write_all(b"old").expect("written");
-        file.set_modified(std::time::SystemTime::now() - age).expect("a time");
+        file.set_modified(clock::file_time() - age).expect("a time");
         let (db, writer) = database::start(store, ShutdownHandle::default()).expect("a database thread");
         let ended = tokio::time::timeout(watched, copy_when_changed(home.path(), &db)).await;
         assert!(ended.is_err(), "it runs until it is stopped");

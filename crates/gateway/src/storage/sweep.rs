@@ -2,12 +2,11 @@
 
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::time::{Duration, SystemTime};
+use std::time::Duration;
 
 use petasos_core::SessionKey;
 use petasos_core::session::ResetPolicies;
 use petasos_store::FinalizeFrom;
-use tokio::time::Instant;
 
 use crate::clock;
 use crate::inbound::downloads::Downloader;
@@ -39,13 +38,13 @@ pub(crate) struct Sweep {
 
 pub(crate) async fn run(sweep: Sweep) {
     let mut pause = FIRST_DELAY;
-    let mut files_at = Instant::now() + FIRST_DELAY;
-    let mut folders_at = Instant::now() + FIRST_FOLDER_DELAY;
+    let mut files_at = clock::monotonic() + FIRST_DELAY;
+    let mut folders_at = clock::monotonic() + FIRST_FOLDER_DELAY;
     let mut from = FinalizeFrom::default();
     loop {
         petasos_runtime::select! {
             () = sweep.shutdown.stopped() => return,
-            () = tokio::time::sleep(pause) => {}
+            () = clock::sleep(pause) => {}
         }
         let now = clock::now();
         let resets = sweep.resets.clone();
@@ -71,12 +70,12 @@ pub(crate) async fn run(sweep: Sweep) {
                 INTERVAL
             }
         };
-        if files_at <= Instant::now() {
-            files_at = Instant::now() + CACHE_INTERVAL;
+        if files_at <= clock::monotonic() {
+            files_at = clock::monotonic() + CACHE_INTERVAL;
             clean_cache(&sweep).await;
         }
-        if folders_at <= Instant::now() {
-            folders_at = Instant::now() + FOLDER_INTERVAL;
+        if folders_at <= clock::monotonic() {
+            folders_at = clock::monotonic() + FOLDER_INTERVAL;
             remove_unused_folders(&sweep).await;
         }
     }
@@ -105,12 +104,12 @@ async fn remove_unused_folders(sweep: &Sweep) {
 async fn find_unused(sweep: &Sweep) -> std::io::Result<cleanup::UnusedFolders> {
     let mut pass = cleanup::FolderPass::new(&sweep.home);
     loop {
-        let step = petasos_runtime::blocking(move || pass.step(SystemTime::now())).await;
+        let step = petasos_runtime::blocking(move || pass.step(clock::file_time())).await;
         match step.map_err(std::io::Error::other)?? {
             Ok(unused) => return Ok(unused),
             Err(next) => pass = next,
         }
-        tokio::time::sleep(STEP_PAUSE).await;
+        clock::sleep(STEP_PAUSE).await;
     }
 }
 
@@ -124,7 +123,7 @@ async fn exclude_known_sessions(
         let page = sweep.db.read(move |reader| reader.keys_after(&behind, KEYS_PER_READ)).await?;
         page.iter().for_each(|key| unused.exclude(key));
         after = page.last().cloned();
-        tokio::time::sleep(STEP_PAUSE).await;
+        clock::sleep(STEP_PAUSE).await;
     }
     Ok(())
 }

@@ -1,7 +1,7 @@
 //! External drain: published state, refused and accepted messages.
 
 use std::os::unix::fs::MetadataExt;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use petasos_core::journal::MessageOutcome;
 use petasos_core::lifecycle::{NotAccepting, State};
@@ -47,7 +47,7 @@ fn state_file_inode(world: &GatewayFixture) -> u64 {
 /// Waits until the gateway has polled its home this many times and would have published a change.
 fn let_poll(world: &GatewayFixture, times: usize) {
     let bait = SignalMarker::PlannedStop.path(world.home());
-    let started = Instant::now();
+    let started = clock::monotonic();
     let mut looks = 0;
     while looks < times || started.elapsed() < SETTLED {
         // Every poll removes an unparsable planned-stop marker.

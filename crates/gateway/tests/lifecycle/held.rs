@@ -23,7 +23,7 @@ fn follow_up_of_busy_chat_runs_after_the_drain() {
         world.until("idle", |it| (it.active() == 0).then_some(()));
         // Answered after any turn that may have started meanwhile.
         world.telegram.push_text(7, 7, "/status");
-        world.expect_last_message(7, "idle, 1 waiting");
+        world.expect_last_message(7, "idle, 1 message waiting");
         assert_eq!(world.model.requests().len(), 1, "{mode:?}: it is held");
         assert_eq!(
             world.model.requests()[0].outcome(),
@@ -59,7 +59,7 @@ fn held_messages_survive_restart_during_drain() {
     gate.open();
     world.expect_message(7, "echo: ");
     world.telegram.push_text(7, 7, "/status");
-    world.expect_last_message(7, "idle, 1 waiting");
+    world.expect_last_message(7, "idle, 1 message waiting");
     assert_eq!(world.count(7, "second"), 0);
     release(&world);
     world.expect_last_message(7, "echo: second");

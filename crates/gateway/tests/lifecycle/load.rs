@@ -123,7 +123,7 @@ struct TrafficResult {
 /// Runs the same conversations, with `disturb` called between messages.
 fn run_traffic(mut disturb: impl FnMut(&GatewayFixture, Half)) -> TrafficResult {
     let world = GatewayFixture::with(|setup| setup.workers = 4);
-    let (tell, news) = mpsc::channel();
+    let (tell, news) = mpsc::sync_channel(16 * CYCLES);
     let sender = tell.clone();
     world.telegram.observe(move |change| {
         if let VisibleChange::Sent(message) = change {

@@ -182,7 +182,7 @@ fn reports_expired_turn_instead_of_resuming() {
     let mut world = GatewayFixture::idle(|_| {});
     world.plant(&PlantedSession { age: YESTERDAY, tail: TranscriptTail::OpenTurn, ..PlantedSession::new(7) });
     world.start();
-    world.expect_last_message(7, "too long ago to go on by myself");
+    world.expect_last_message(7, "too long ago to continue without asking");
     assert!(world.read(|reader| reader.open_turns()).is_empty());
     assert_eq!(world.read(|reader| reader.settled(MessageOutcome::Dead, 10)).len(), 1);
     hears(&world, 8);

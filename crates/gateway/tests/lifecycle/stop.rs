@@ -1,6 +1,6 @@
 //! Shutdown with running turns: marked first, waited for, interrupted at the deadline.
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use petasos_core::lifecycle::{RestartMethod, RestartOrigin, ShutdownReason};
 use petasos_fakes::Gate;
@@ -124,7 +124,7 @@ fn zero_drain_timeout_interrupts_turns_at_once() {
     let gate = world.hold_model_on("stuck");
     world.telegram.push_text(7, 7, "stuck");
     assert!(gate.wait(SOON));
-    let started = Instant::now();
+    let started = clock::monotonic();
     world.shut_down(ShutdownReason::Stop);
     assert!(started.elapsed() < Duration::from_secs(20), "{:?}", started.elapsed());
     assert_eq!(world.mark(7).as_deref(), Some("shutdown_timeout"));

@@ -110,7 +110,7 @@ fn stop_drops_a_held_suspect() {
     world.start();
     world.expect_message(7, "Your message is kept");
     world.telegram.push_text(7, 7, "/stop");
-    world.expect_last_message(7, "Stopped. You can go on");
+    world.expect_last_message(7, "Stopped. You can continue");
     assert_eq!(crash_count(&world, 7), None);
     world.telegram.push_text(7, 7, "are you there?");
     world.expect_last_message(7, "are you there?");
@@ -280,19 +280,19 @@ fn given_up_message_is_retried_edited_and_dropped() {
     let mut world = GatewayFixture::with(tripping_at(0, NEVER));
     let turn = give_up_turn(&mut world, "poison");
     world.telegram.push_text(8, 8, format!("/retry {turn}"));
-    world.expect_last_message(8, "There is no message with this number here that I gave up on.");
+    world.expect_last_message(8, "No message with this number was given up here.");
     world.telegram.push_text(7, 7, format!("/retry {turn} rephrased"));
     world.expect_last_message(7, "rephrased");
     wait_until_idle(&world);
     world.telegram.push_text(7, 7, format!("/retry {turn}"));
     wait_for_requests(&world, "poison", 4);
     world.telegram.push_text(7, 7, "/stop");
-    world.expect_last_message(7, "Stopped. You can go on");
+    world.expect_last_message(7, "Stopped. You can continue");
     world.telegram.push_text(7, 7, format!("/drop {turn}"));
     world.expect_last_message(7, "Dropped.");
     assert!(world.read(|reader| reader.settled(MessageOutcome::Dead, 10)).is_empty());
     world.telegram.push_text(7, 7, format!("/drop {turn}"));
-    world.expect_last_message(7, "There is no message with this number here that I gave up on.");
+    world.expect_last_message(7, "No message with this number was given up here.");
 }
 
 #[test]

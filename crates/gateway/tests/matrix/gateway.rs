@@ -30,6 +30,7 @@ thread_local! {
 }
 
 /// The wall clock of the current thread's gateway.
+#[expect(clippy::disallowed_methods, reason = "the replacement of the wall clock")]
 fn now() -> Millis {
     let real = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_millis();
     let skew = SKEW.with_borrow(|skew| skew.load(Ordering::Relaxed));

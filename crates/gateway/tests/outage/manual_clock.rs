@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc as blocking;
 use std::thread::JoinHandle;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use petasos_core::Millis;
 use petasos_gateway::clock;
@@ -19,24 +19,25 @@ static NOW: AtomicU64 = AtomicU64::new(0);
 
 pub struct ManualClock {
     pub runtime: Handle,
-    steps: mpsc::Sender<(Duration, blocking::Sender<()>)>,
+    steps: mpsc::Sender<(Duration, blocking::SyncSender<()>)>,
     thread: Option<JoinHandle<()>>,
-    end: Option<blocking::Sender<()>>,
+    end: Option<blocking::SyncSender<()>>,
 }
 
 impl ManualClock {
+    #[expect(clippy::disallowed_methods, reason = "the thread of the runtime whose clock is manual")]
     pub fn still() -> Self {
         let _first = NOW.compare_exchange(0, clock::now().0, Ordering::Relaxed, Ordering::Relaxed);
         clock::replace(|| Millis(NOW.load(Ordering::Relaxed)));
-        let (steps, mut asked) = mpsc::channel::<(Duration, blocking::Sender<()>)>(1);
-        let (end, ended) = blocking::channel();
-        let (sender, receiver) = blocking::channel();
+        let (steps, mut asked) = mpsc::channel::<(Duration, blocking::SyncSender<()>)>(1);
+        let (end, ended) = blocking::sync_channel(1);
+        let (sender, receiver) = blocking::sync_channel(1);
         let thread = std::thread::spawn(move || {
             let runtime =
                 Builder::new_current_thread().enable_all().start_paused(true).build().expect("a runtime");
             runtime.block_on(async move {
                 // A running blocking task keeps tokio from advancing the clock itself.
-                let held = tokio::task::spawn_blocking(move || ended.recv());
+                let held = petasos_runtime::blocking(move || ended.recv());
                 sender.send(Handle::current()).expect("the test waits");
                 while let Some((step, done)) = asked.recv().await {
                     NOW.fetch_add(u64::try_from(step.as_millis()).expect("short"), Ordering::Relaxed);
@@ -57,7 +58,7 @@ impl ManualClock {
         while !left.is_zero() {
             let now = step.min(left);
             left -= now;
-            let (done, passed) = blocking::channel();
+            let (done, passed) = blocking::sync_channel(1);
             self.steps.blocking_send((now, done)).expect("the runtime lives");
             passed.recv().expect("the runtime lives");
             settle();
@@ -108,14 +109,14 @@ const POLL_INTERVAL: Duration = Duration::from_micros(250);
 
 /// Returns when every other thread sleeps and none has run since the last check.
 pub fn settle() {
-    let deadline = Instant::now() + Duration::from_secs(60);
+    let deadline = clock::monotonic() + Duration::from_secs(60);
     let mut before = None;
     loop {
         let now = threads();
         if now.values().all(|thread| thread.asleep) && before.as_ref() == Some(&now) {
             return;
         }
-        assert!(Instant::now() < deadline, "never quiet: {now:?}");
+        assert!(clock::monotonic() < deadline, "never quiet: {now:?}");
         before = Some(now);
         // Polling takes a processor from the threads that are waited for.
         std::thread::park_timeout(POLL_INTERVAL);

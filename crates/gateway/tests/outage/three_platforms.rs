@@ -80,10 +80,12 @@ impl ThreePlatforms {
             },
             ..Config::new(home, model)
         };
-        let (handle, running) =
-            self.time.runtime.block_on(petasos_gateway::start(config)).expect("the gateway starts");
-        self.ended = Some(self.time.runtime.spawn(running.wait()));
+        let (handle, ended) = self.time.runtime.block_on(async {
+            let (handle, running) = petasos_gateway::start(config).await.expect("the gateway starts");
+            (handle, petasos_runtime::spawn(running.wait()))
+        });
         self.handle = Some(handle);
+        self.ended = Some(ended);
         settle();
     }
 

@@ -13,7 +13,8 @@ pub(crate) struct RequestSchedule<C> {
     channels: BTreeMap<C, ChannelProgress>,
     /// In a row.
     failures: u32,
-    wait: Duration,
+    /// No request begins before this time. An absolute time, so that a deferral cannot outlast itself.
+    next_at: Option<Instant>,
 }
 
 #[derive(Debug, Default)]
@@ -28,7 +29,7 @@ struct ChannelProgress {
 
 impl<C: Clone + Ord> RequestSchedule<C> {
     pub(crate) fn new() -> Self {
-        Self { channels: BTreeMap::new(), failures: 0, wait: Duration::ZERO }
+        Self { channels: BTreeMap::new(), failures: 0, next_at: None }
     }
 
     /// Lower goes first: private chats first, failed channels last.
@@ -55,23 +56,19 @@ impl<C: Clone + Ord> RequestSchedule<C> {
     }
 
     /// Defers the next request. `named`: the wait that the service asked for.
-    pub(crate) fn defer(&mut self, named: Option<Duration>, base: Duration) {
+    pub(crate) fn defer(&mut self, named: Option<Duration>, base: Duration, now: Instant) {
         let doubled = base.saturating_mul(1 << self.failures.min(16)).min(MAX_WAIT.max(base));
         self.failures += 1;
-        self.wait = named.unwrap_or(doubled);
+        self.next_at = now.checked_add(named.unwrap_or(doubled));
     }
 
     pub(crate) fn succeeded(&mut self) {
         self.failures = 0;
     }
 
-    pub(crate) fn wait(&self) -> Duration {
-        self.wait
-    }
-
-    /// Returns the wait and resets it.
-    pub(crate) fn take_wait(&mut self) -> Duration {
-        std::mem::take(&mut self.wait)
+    /// Time until the next request may begin.
+    pub(crate) fn wait(&self, now: Instant) -> Duration {
+        self.next_at.map_or(Duration::ZERO, |at| at.saturating_duration_since(now))
     }
 
     pub(crate) fn overtake(&mut self, channel: &C) {
@@ -94,6 +91,7 @@ impl<C: Clone + Ord> RequestSchedule<C> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use petasos_runtime::clock;
 
     #[test]
     fn ranks_private_chats_first_and_failed_channels_last() {
@@ -106,7 +104,7 @@ mod tests {
         assert_eq!(next(&schedule), Some(10));
         schedule.record_request(&10);
         assert_eq!(next(&schedule), Some(11));
-        schedule.record_progress(&2, Instant::now());
+        schedule.record_progress(&2, clock::monotonic());
         assert_eq!(next(&schedule), Some(2));
     }
 
@@ -114,15 +112,28 @@ mod tests {
     fn backoff_doubles_to_a_minute_unless_a_wait_is_named() {
         let mut schedule = RequestSchedule::<u64>::new();
         let base = Duration::from_secs(1);
+        let now = clock::monotonic();
         for want in [1, 2, 4, 8, 16, 32, 60, 60] {
-            schedule.defer(None, base);
-            assert_eq!(schedule.take_wait().as_secs(), want);
+            schedule.defer(None, base, now);
+            assert_eq!(schedule.wait(now).as_secs(), want);
         }
-        schedule.defer(Some(Duration::from_secs(90)), base);
-        assert_eq!((schedule.wait().as_secs(), schedule.take_wait().as_secs()), (90, 90));
-        assert_eq!(schedule.wait(), Duration::ZERO);
+        schedule.defer(Some(Duration::from_secs(90)), base, now);
+        assert_eq!(schedule.wait(now).as_secs(), 90);
         schedule.succeeded();
-        schedule.defer(None, base);
-        assert_eq!(schedule.wait(), base);
+        schedule.defer(None, base, now);
+        assert_eq!(schedule.wait(now), base);
+    }
+
+    #[test]
+    fn deferral_ends_at_its_time() {
+        let mut schedule = RequestSchedule::<u64>::new();
+        let base = Duration::from_secs(8);
+        let now = clock::monotonic();
+        assert_eq!(schedule.wait(now), Duration::ZERO);
+        schedule.defer(None, base, now);
+        for (passed, left) in [(0, 8), (5, 3), (8, 0), (100, 0)] {
+            let wait = schedule.wait(now + Duration::from_secs(passed));
+            assert_eq!(wait.as_secs(), left, "{passed} s later");
+        }
     }
 }

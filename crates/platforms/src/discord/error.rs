@@ -35,31 +35,31 @@ pub enum Error {
     #[error("the bot may not write in this thread: {0}")]
     ThreadForbidden(String),
     /// An intermediary, such as a proxy, answered. It may have passed the request on.
-    #[error("a server between us and Discord answered {status}")]
+    #[error("a server in front of Discord answered {status}")]
     Intermediary { status: u16 },
     /// The bot's global rate limit: every other request would be refused, too.
-    #[error("Discord accepts no requests of this bot for another {after:?}")]
+    #[error("Discord refuses all requests of this bot for another {after:?}")]
     GlobalLimit { after: Duration },
     #[error(transparent)]
     Penalized(#[from] Penalized),
-    #[error("not a Discord id")]
+    #[error("this is not a Discord id")]
     InvalidId,
     #[error(transparent)]
     Link(#[from] HttpError),
     /// A close code that a retry does not resolve.
-    #[error("Discord closed the gateway ({}): {}", *.0 as u16, advice(*.0))]
+    #[error("Discord closed the connection ({}): {}", *.0 as u16, advice(*.0))]
     GatewayClosed(CloseCode),
     #[error("daily session limit of this bot reached; the next session may start in {after:?}")]
     SessionLimit { after: Duration },
-    #[error("the gateway did not become ready within {0:?}")]
+    #[error("Discord's gateway did not become ready within {0:?}")]
     NotReady(Duration),
     /// The socket is open, but silent.
-    #[error("no heartbeat was acknowledged for {0:?}")]
+    #[error("Discord acknowledged no heartbeat for {0:?}")]
     Stale(Duration),
     /// Sockets ended too often in a row; the last reason.
-    #[error("the gateway connection keeps failing: {0}")]
+    #[error("the connection to Discord's gateway keeps failing: {0}")]
     SocketEnded(&'static str),
-    #[error("the gateway cannot be reached: {0}")]
+    #[error("Discord's gateway cannot be reached: {0}")]
     Unreachable(Box<Error>),
     #[error("events arrived faster than they could be stored; Discord will repeat them")]
     QueueFull,
@@ -221,7 +221,6 @@ impl Error {
         matches!(self, Self::Answered { code: 10008, .. })
     }
 
-    /// The message or the reaction is gone.
     pub(super) fn is_reaction_gone(&self) -> bool {
         matches!(self, Self::Answered { code: 10008 | 10014, .. })
     }
@@ -264,7 +263,7 @@ const fn advice(code: CloseCode) -> &'static str {
             "the bot is in too many servers for one connection; remove it from some, or use another bot"
         }
         CloseCode::InvalidIntents | CloseCode::InvalidShard | CloseCode::InvalidApiVersion => {
-            "it does not understand this version; update Petasos"
+            "Discord does not support this version of the protocol; update Petasos"
         }
         _heals => "try again",
     }

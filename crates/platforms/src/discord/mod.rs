@@ -12,6 +12,8 @@
 
 mod backfill;
 mod error;
+#[cfg(feature = "fuzzing")]
+pub mod fuzzing;
 mod inbound;
 mod link;
 mod render;

@@ -25,12 +25,13 @@ use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use petasos_core::Fault;
+use petasos_runtime::clock;
 use serde_json::Value;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::Semaphore;
 use tokio::task::JoinSet;
-use tokio::time::{sleep, timeout};
+use tokio::time::timeout;
 use tracing::{debug, warn};
 
 use body_budget::{Budget, Charge, WEBHOOKS};
@@ -144,7 +145,7 @@ impl Listener {
             let slot = ConnectionSlot::default();
             let its = slot.clone();
             let budget = self.budget;
-            let task = connections.spawn(async move {
+            let task = petasos_runtime::spawn_into(&mut connections, async move {
                 serve_connection(stream, answer, its, budget).await;
                 drop(permit);
             });
@@ -158,7 +159,7 @@ impl Listener {
                 Ok((stream, _caller)) => return stream,
                 Err(error) => {
                     warn!(%error, "cannot accept a connection");
-                    sleep(ACCEPT_RETRY).await;
+                    clock::sleep(ACCEPT_RETRY).await;
                 }
             }
         }

@@ -1,3 +1,4 @@
+use petasos_fakes::wait::eventually_async;
 use serde_json::json;
 use tokio::task::JoinSet;
 
@@ -109,7 +110,7 @@ fn recognises_loopback_hosts() {
 async fn spawn_listener() -> SocketAddr {
     let listener = Listener::bind(&listen(0)).await.expect("bound");
     let address = listener.address();
-    tokio::spawn(async move {
+    petasos_runtime::spawn(async move {
         let answer = |request: Request| async move {
             let (parts, body) = request.into_parts();
             if parts.uri.path() == "/in" {
@@ -206,11 +207,5 @@ async fn bounds_the_memory_of_unfinished_bodies() {
         "small bodies always fit"
     );
     drop(answers);
-    timeout(SELF_CHECK_TIMEOUT, async {
-        while WEBHOOKS.held() > 0 {
-            sleep(Duration::from_millis(5)).await;
-        }
-    })
-    .await
-    .expect("given back");
+    eventually_async("the budget is free", SELF_CHECK_TIMEOUT, || WEBHOOKS.held() == 0).await;
 }

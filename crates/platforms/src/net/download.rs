@@ -169,7 +169,7 @@ impl Fetcher {
             return Ok(&self.own);
         }
         if url.scheme() != "https" {
-            return Err(Error::Blocked("it is not encrypted".into()));
+            return Err(Error::Blocked("its address is not encrypted (https)".into()));
         }
         let host = url.host_str().unwrap_or_default();
         net::check_host(host).map_err(|refused| Error::Blocked(refused.to_string()))?;
@@ -229,7 +229,7 @@ async fn check_host(host: &str) -> Result<(), Error> {
 fn redirect_target(from: &Url, response: &Response) -> Result<Url, Error> {
     let to = response.headers().get(LOCATION).and_then(|to| to.to_str().ok());
     let to = to.and_then(|to| from.join(to).ok());
-    to.ok_or_else(|| Error::Blocked("it leads nowhere".into()))
+    to.ok_or_else(|| Error::Blocked("its address leads nowhere".into()))
 }
 
 async fn save(response: Response, max_size: u64, to: &mut tokio::fs::File) -> Result<Fetched, Error> {

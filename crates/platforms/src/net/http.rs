@@ -1,7 +1,5 @@
 //! HTTP client. One call is one attempt; errors say whether the request may have had an effect.
 
-use std::error::Error as _;
-use std::fmt::Write as _;
 use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
@@ -156,19 +154,17 @@ pub(crate) fn retry_after(response: &Response) -> Option<Duration> {
 pub(crate) fn http_error(error: reqwest::Error) -> HttpError {
     let error = error.without_url();
     let unreached = error.is_connect() || error.is_builder();
-    let text = chain(&error);
+    let text = root_cause(&error);
     if unreached { HttpError::ConnectFailed(text) } else { HttpError::ConnectionLost(text) }
 }
 
-/// The error and its causes in one line; reqwest's own text lacks the causes.
-fn chain(error: &reqwest::Error) -> String {
-    let mut text = error.to_string();
-    let mut cause = error.source();
-    while let Some(error) = cause {
-        let _ = write!(text, ": {error}");
-        cause = error.source();
+/// The innermost cause, for example of the operating system or of TLS; the outer texts only name layers of the client.
+fn root_cause(error: &dyn std::error::Error) -> String {
+    let mut cause = error;
+    while let Some(inner) = cause.source() {
+        cause = inner;
     }
-    text
+    cause.to_string()
 }
 
 fn is_loopback(url: &Url) -> bool {
@@ -192,6 +188,13 @@ mod tests {
         ] {
             assert_eq!(is_loopback(&Url::parse(url).expect("url")), want, "{url}");
         }
+    }
+
+    #[test]
+    fn root_cause_is_the_innermost_error() {
+        let refused = std::io::Error::other("connection refused");
+        let wrapped = std::io::Error::other(std::io::Error::other(refused));
+        assert_eq!(root_cause(&wrapped), "connection refused");
     }
 
     #[test]

@@ -76,6 +76,7 @@ mod tests {
     use super::*;
 
     /// Serves these responses, one per connection.
+    #[expect(clippy::disallowed_methods, reason = "it serves blocking sockets until the test ends")]
     fn server(answers: Vec<Vec<u8>>) -> String {
         let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
         let at = format!("http://{}/", listener.local_addr().unwrap());

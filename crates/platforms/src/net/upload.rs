@@ -28,7 +28,7 @@ pub(crate) struct Upload<'a> {
 impl<'a> Upload<'a> {
     pub(crate) async fn open(file: &'a OutgoingFile) -> Result<Self, HttpError> {
         let opened = file.opened.clone();
-        let about = tokio::task::spawn_blocking(move || opened.metadata());
+        let about = petasos_runtime::blocking(move || opened.metadata());
         let about = tokio::time::timeout(METADATA_TIMEOUT, about).await;
         let about = about.map_or_else(
             |_elapsed| Err(io::ErrorKind::TimedOut.into()),
@@ -36,7 +36,7 @@ impl<'a> Upload<'a> {
         );
         let about = about.map_err(|error: io::Error| HttpError::UnreadableFile(error.kind().to_string()))?;
         if !about.is_file() {
-            return Err(HttpError::UnreadableFile("it is no file".into()));
+            return Err(HttpError::UnreadableFile("it is not a file".into()));
         }
         Ok(Self { file, size: about.len(), opened: file.opened.clone() })
     }
@@ -116,7 +116,7 @@ fn bytes(opened: OpenFile, size: u64) -> impl Stream<Item = io::Result<Vec<u8>>>
             return Ok(None);
         }
         let most = usize::try_from(size - at).unwrap_or(CHUNK).min(CHUNK);
-        let read = tokio::task::spawn_blocking(move || {
+        let read = petasos_runtime::blocking(move || {
             let mut chunk = vec![0; most];
             let read = opened.read_at(&mut chunk, at)?;
             chunk.truncate(read);

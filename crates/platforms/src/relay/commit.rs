@@ -1,8 +1,5 @@
-//! Received events that are not on disk yet: ordered, bounded, acknowledged after the commit.
-//!
-//! While the gateway cannot store anything, everything waits in order. If that lasts, the connection is closed, so
-//! that the connector does not count failed deliveries against the messages. An event that cannot be stored is retried
-//! alone, then stored as unreadable; if that fails too, it is not acknowledged and the connector delivers it again.
+//! Received events that are not on disk yet: ordered, bounded, acknowledged after the commit. An event that cannot be
+//! stored is retried alone, then stored as unreadable; if that fails too, the connector delivers it again.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -15,13 +12,10 @@ use crate::inbound::{CommitError, InboundSink, Unreadable};
 
 /// Limit for events without a buffer id, which are never redelivered; beyond it, reading stops.
 const MAX_READ_FRAMES: usize = 4096;
-/// The same in bytes.
 const MAX_QUEUED_BYTES: usize = 32 << 20;
 const MAX_READ_BYTES: usize = 2 * MAX_QUEUED_BYTES;
-/// Frames per commit.
 const BATCH: usize = 64;
 const RETRY_WAITS: [Duration; 2] = [Duration::from_secs(1), Duration::from_secs(5)];
-/// Pause after a failed commit.
 const PAUSE: Duration = Duration::from_secs(1);
 /// Half of the connector's acknowledgement timeout.
 const MAX_FAILING: Duration = Duration::from_secs(30);
@@ -29,12 +23,9 @@ const MAX_FAILING: Duration = Duration::from_secs(30);
 #[derive(Debug)]
 pub(super) struct CommitQueue {
     queue: VecDeque<PendingEvent>,
-    /// Bytes in `queue`.
     bytes: usize,
     retries: Vec<(Instant, PendingEvent)>,
-    /// Earliest time of the next commit.
     paused_until: Option<Instant>,
-    /// Since when commits fail.
     failing_since: Option<Instant>,
     /// Limit in frames. A frame with a buffer id beyond it is redelivered later.
     max_frames: usize,
@@ -42,7 +33,6 @@ pub(super) struct CommitQueue {
     pub(super) overflowed: bool,
 }
 
-/// Result of a commit.
 #[derive(Debug)]
 pub(super) struct CommitOutcome {
     pub(super) events: Vec<PendingEvent>,
@@ -82,12 +72,10 @@ impl CommitQueue {
         self.queue.is_empty() && self.retries.is_empty()
     }
 
-    /// Time of the next retry.
     pub(super) fn due(&self) -> Option<Instant> {
         self.paused_until.or_else(|| self.retries.iter().map(|(at, _)| *at).min())
     }
 
-    /// The next batch to commit.
     pub(super) fn next(&mut self, now: Instant) -> Option<Vec<PendingEvent>> {
         if self.paused_until.is_some_and(|until| until > now) {
             return None;
@@ -101,7 +89,6 @@ impl CommitQueue {
         (!batch.is_empty()).then_some(batch)
     }
 
-    /// A commit succeeded.
     pub(super) fn record_success(&mut self) {
         self.failing_since = None;
     }
@@ -151,7 +138,6 @@ impl CommitQueue {
     }
 }
 
-/// One transaction of the gateway.
 pub(super) async fn commit(sink: &InboundSink, pending: Vec<PendingEvent>) -> CommitOutcome {
     let mut events: Vec<_> = Vec::new();
     let mut unreadable: Vec<Unreadable> = Vec::new();
@@ -178,6 +164,7 @@ impl From<CommitError> for Error {
 #[cfg(test)]
 mod tests {
     use petasos_relay::frame::Malformed;
+    use petasos_runtime::clock;
 
     use super::*;
 
@@ -193,7 +180,7 @@ mod tests {
     #[test]
     fn keeps_order_while_the_store_refuses_commits() {
         let mut queue = CommitQueue::new(256);
-        let mut now = Instant::now();
+        let mut now = clock::monotonic();
         ["b1", "b2"].into_iter().for_each(|name| queue.push(event_named(name)));
         let mut given_up = 0;
         for _ in 0..65 {
@@ -216,7 +203,7 @@ mod tests {
     #[test]
     fn stores_rejected_events_as_unreadable() {
         let mut queue = CommitQueue::new(256);
-        let mut now = Instant::now();
+        let mut now = clock::monotonic();
         ["bad", "good"].into_iter().for_each(|name| queue.push(event_named(name)));
         let mut kept = vec![];
         let mut aside = vec![];
@@ -249,7 +236,7 @@ mod tests {
             PendingEvent::unreadable(Malformed::NotJson, &megabyte, buffer.map(str::to_owned), 1)
         };
         let mut queue = CommitQueue::new(256);
-        let now = Instant::now();
+        let now = clock::monotonic();
         (0..40).for_each(|_| queue.push(pending(Some("b"))));
         assert!(queue.overflowed && !queue.is_full());
         assert_eq!(queue.queue.len(), 32, "the rest is redelivered");

@@ -5,11 +5,11 @@ use std::time::Duration;
 
 use aws_lc_rs::hmac;
 use futures_util::future::join_all;
-use petasos_core::{Platform, Secret};
+use petasos_core::{GatewayId, InstanceId, Platform, Secret, TenantId};
 use petasos_relay::{address, token as tokens};
 use reqwest::header::AUTHORIZATION;
 use reqwest::{Client, RequestBuilder, Url};
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use tracing::{info, warn};
 
@@ -18,22 +18,19 @@ use super::wire::RelayConnection;
 use crate::http::{self, HttpError};
 
 const WITHIN: Duration = Duration::from_secs(15);
-/// Concurrent policy requests.
 const AT_ONCE: usize = 3;
 
-/// The gateway's id and secret at the connector.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Credentials {
-    pub gateway_id: String,
+    pub gateway_id: GatewayId,
     pub secret: Secret,
 }
 
-/// Provisioning at every start.
 #[derive(Debug, Clone)]
 pub struct Provision {
-    pub gateway_id: String,
+    pub gateway_id: GatewayId,
     pub route_keys: Vec<String>,
-    pub instance_id: Option<String>,
+    pub instance_id: Option<InstanceId>,
     pub wake_url: Option<String>,
     pub grant: Grant,
 }
@@ -56,46 +53,44 @@ pub struct Policy {
     pub allow_other_bots: bool,
 }
 
-/// Request of `enroll`.
 #[derive(Debug, Clone)]
 pub struct Enroll {
     pub url: String,
     pub token: Secret,
-    pub gateway_id: String,
+    pub gateway_id: GatewayId,
     pub wake_url: Option<String>,
-    pub instance_id: Option<String>,
+    pub instance_id: Option<InstanceId>,
     pub grant: Option<Grant>,
 }
 
-/// Result of `enroll`.
 #[derive(Debug, Clone)]
 pub struct Enrolled {
     pub credentials: Credentials,
     pub delivery_key: Option<Secret>,
-    pub tenant: Option<String>,
+    pub tenant: Option<TenantId>,
 }
 
 #[derive(Debug, thiserror::Error)]
 pub enum Refused {
-    #[error("{0:?} is not an address of a connector")]
+    #[error("{0:?} is not the URL of a connector; use an address such as https://connector.example.org")]
     Address(String),
     #[error("the identity provider answered {0}")]
     Identity(u16),
     #[error("the connector answered {status}{}", advice(*status))]
     Status { status: u16 },
-    #[error("the answer makes no sense")]
+    #[error("the connector's answer cannot be read; check that the URL belongs to a connector")]
     Garbage,
     #[error(transparent)]
     Link(#[from] HttpError),
-    #[error("TLS set-up: {0}")]
+    #[error("TLS setup: {0}")]
     Client(String),
 }
 
 fn advice(status: u16) -> &'static str {
     match status {
-        401 => "; it does not accept who we say we are",
-        403 => "; the enrollment token is wrong, used or too old",
-        409 => "; the name of this gateway belongs to another tenant",
+        401 => "; it does not accept the credentials of this gateway",
+        403 => "; the enrollment token is wrong, already used or expired",
+        409 => "; the name of this gateway belongs to another tenant, so choose another name",
         _ => "",
     }
 }
@@ -105,9 +100,9 @@ struct Issued {
     secret: Option<String>,
     #[serde(rename = "deliveryKey")]
     delivery_key: Option<String>,
-    tenant: Option<String>,
+    tenant: Option<TenantId>,
     #[serde(rename = "gatewayId")]
-    gateway_id: Option<String>,
+    gateway_id: Option<GatewayId>,
     #[serde(rename = "secretIssued")]
     secret_issued: Option<bool>,
 }
@@ -117,17 +112,15 @@ struct Granted {
     access_token: String,
 }
 
-/// A fresh token.
 pub(super) fn token(credentials: &Credentials) -> String {
     let now = petasos_runtime::clock::now().0 / 1000;
-    tokens::mint(&credentials.gateway_id, credentials.secret.expose(), now + tokens::LIFETIME, sign)
+    tokens::mint(credentials.gateway_id.as_str(), credentials.secret.expose(), now + tokens::LIFETIME, sign)
 }
 
 fn sign(key: &[u8], message: &[u8]) -> Vec<u8> {
     hmac::sign(&hmac::Key::new(hmac::HMAC_SHA256, key), message).as_ref().to_vec()
 }
 
-/// Base address of the HTTP API.
 pub(super) fn base(url: &str) -> Option<Url> {
     let parsed = Url::parse(&address::endpoint(url, "media")).ok()?;
     (matches!(parsed.scheme(), "http" | "https") && parsed.has_host()).then_some(parsed)
@@ -237,13 +230,13 @@ fn provision_body(provision: &Provision, identity: &Identity) -> Value {
     body
 }
 
-fn put(body: &mut Value, name: &str, value: Option<&String>) {
+fn put(body: &mut Value, name: &str, value: Option<&impl Serialize>) {
     if let Some(value) = value {
-        body[name] = value.as_str().into();
+        body[name] = json!(value);
     }
 }
 
-/// Redeems a one-time enrolment token for credentials.
+/// Redeems a one-time token for credentials.
 pub async fn enroll(enroll: &Enroll) -> Result<Enrolled, Refused> {
     let base = base(&enroll.url).ok_or_else(|| Refused::Address(enroll.url.clone()))?;
     let client = client(&base)?;

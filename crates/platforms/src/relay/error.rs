@@ -13,7 +13,7 @@ use crate::websocket::DialError;
 pub enum Error {
     #[error("the connector is not connected")]
     NotConnected,
-    #[error("the connector gave no answer within {0:?}")]
+    #[error("the connector did not answer within {0:?}")]
     Unanswered(Duration),
     #[error("the connection was lost before an answer came")]
     Lost,
@@ -37,7 +37,7 @@ pub enum Error {
         "the connector no longer accepts this gateway; check GATEWAY_RELAY_ID and GATEWAY_RELAY_SECRET, or enroll again"
     )]
     Revoked,
-    #[error("the gateway no longer listens")]
+    #[error("the gateway accepts no more messages")]
     Deserted,
     #[error("the gateway cannot store messages")]
     NotCommitted,
@@ -57,7 +57,6 @@ impl From<DialError> for Error {
 }
 
 impl Error {
-    /// From an unsuccessful answer.
     pub(super) fn of(answer: &Answer) -> Self {
         if answer.is_declined() {
             return Self::Declined;

@@ -1,7 +1,5 @@
-//! The link task: dials, reads, commits, acknowledges, and forwards requests and answers.
-//!
-//! Owns the channel machine, the socket and all waiting events and requests. Reading waits neither for commits nor for
-//! answers. Dropping it closes the connection; unacknowledged events are redelivered.
+//! The link task: owns the channel machine, the socket, and all waiting events and requests. Reading waits neither for
+//! commits nor for answers. Dropping it closes the connection; unacknowledged events are redelivered.
 
 use std::collections::HashMap;
 use std::future;
@@ -12,6 +10,7 @@ use petasos_core::{Millis, Platform};
 use petasos_relay::channel::{Channel, Closed, Effect, Event, State};
 use petasos_relay::frame::hellos;
 use petasos_relay::{Answer, Descriptor, FromConnector, FromGateway, Lines};
+use petasos_runtime::clock;
 use petasos_runtime::fault_injection::{PlantedBug, planted};
 use petasos_runtime::random;
 use serde_json::{Map, Value};
@@ -29,12 +28,10 @@ use crate::inbound::{CommitError, InboundSink, LinkHealth};
 
 type BoxTask<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
 
-/// PendingRequest requests.
 const MAX_PENDING: usize = 1024;
 /// Longest wait between a grant and the commit of earlier events.
 const GRANT_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// A request that was sent and not answered.
 struct PendingRequest {
     chat: (Platform, String),
     answer: oneshot::Sender<Result<Answer, Error>>,
@@ -53,16 +50,13 @@ pub(super) struct LinkTask<'a> {
     prepare_task: Option<BoxTask<'a, ()>>,
     socket: Option<Socket>,
     lines: Lines,
-    /// Descriptors received on this connection.
     descriptors: usize,
     uncommitted: CommitQueue,
     commit_task: Option<BoxTask<'a, CommitOutcome>>,
     pending: HashMap<String, PendingRequest>,
-    /// Callers that requested idling.
     idle_callers: Vec<oneshot::Sender<bool>>,
     /// Deadline of a grant: reported when earlier events are on disk, refused at the deadline.
     grant_deadline: Option<Instant>,
-    /// Why the connection is down.
     last_error: Error,
 }
 
@@ -94,7 +88,7 @@ impl<'a> LinkTask<'a> {
         Self {
             commands: wire.open(),
             channel: Channel::new(wire.wanted(), &wire.config.terms),
-            started: Instant::now(),
+            started: clock::monotonic(),
             dial_task: None,
             prepare_task: Some(Box::pin(wire.prepare())),
             socket: None,
@@ -116,7 +110,7 @@ impl<'a> LinkTask<'a> {
 
     pub(super) async fn run(mut self) -> Error {
         let interval = self.wire.config.ping_every;
-        let mut heartbeat = interval_at(Instant::now() + interval, interval);
+        let mut heartbeat = interval_at(clock::monotonic() + interval, interval);
         heartbeat.set_missed_tick_behavior(MissedTickBehavior::Delay);
         loop {
             self.commit_waiting();
@@ -131,7 +125,7 @@ impl<'a> LinkTask<'a> {
                 dialled = finished(&mut self.dial_task) => self.dialled(dialled),
                 outcome = finished(&mut self.commit_task) => self.committed(outcome),
                 Some(command) = self.commands.recv() => self.handle(command),
-                () = sleep_until(due.unwrap_or_else(Instant::now)), if due.is_some() => self.feed(Event::Tick),
+                () = sleep_until(due.unwrap_or_else(clock::monotonic)), if due.is_some() => self.feed(Event::Tick),
                 _ = heartbeat.tick() => self.heartbeat(),
                 _ = self.current_link.changed() => Err(Error::Superseded),
             };
@@ -174,7 +168,9 @@ impl<'a> LinkTask<'a> {
                 (self.health)(LinkHealth::Connected);
             }
             Effect::GoingIdle => self.write(&FromGateway::GoingIdle),
-            Effect::Answer { granted: true } => self.grant_deadline = Some(Instant::now() + GRANT_TIMEOUT),
+            Effect::Answer { granted: true } => {
+                self.grant_deadline = Some(clock::monotonic() + GRANT_TIMEOUT)
+            }
             Effect::Answer { granted: false } => self.answer_idle_callers(false),
             Effect::Abandon => {
                 self.pending.drain().for_each(|(_, asked)| drop(asked.answer.send(Err(Error::Lost))));
@@ -318,7 +314,7 @@ impl<'a> LinkTask<'a> {
 
     fn commit_waiting(&mut self) {
         if self.commit_task.is_none()
-            && let Some(event) = self.uncommitted.next(Instant::now())
+            && let Some(event) = self.uncommitted.next(clock::monotonic())
         {
             self.commit_task = Some(Box::pin(commit::commit(self.sink, event)));
         }
@@ -333,14 +329,14 @@ impl<'a> LinkTask<'a> {
             Err(CommitError::Closed) => return Err(Error::Deserted),
             Err(CommitError::Refused) => {
                 (self.health)(LinkHealth::Degraded { reason: "relay_not_taken" });
-                let within_limit = self.uncommitted.retry_later(outcome.events, Instant::now());
+                let within_limit = self.uncommitted.retry_later(outcome.events, clock::monotonic());
                 if !within_limit && !planted(PlantedBug::StaysConnected) {
                     return self.lost(self.channel.generation, None, Error::NotCommitted);
                 }
             }
             Err(CommitError::Invalid) => {
                 (self.health)(LinkHealth::Degraded { reason: "relay_not_taken" });
-                self.uncommitted.reject(outcome.events, Instant::now());
+                self.uncommitted.reject(outcome.events, clock::monotonic());
             }
         }
         if self.uncommitted.overflowed && self.uncommitted.is_empty() {
@@ -410,7 +406,7 @@ impl<'a> LinkTask<'a> {
         if self.uncommitted.is_empty() && self.commit_task.is_none() {
             self.grant_deadline = None;
             self.answer_idle_callers(true);
-        } else if Instant::now() >= until {
+        } else if clock::monotonic() >= until {
             warn!("events before the idle grant are not on disk in time; staying connected");
             self.grant_deadline = None;
             self.answer_idle_callers(false);
@@ -447,7 +443,7 @@ async fn receive(socket: &mut Option<Socket>) -> (u64, SocketInput) {
     }
 }
 
-/// PendingRequest while there is no task.
+/// Pending for ever if there is no task.
 async fn finished<T>(task: &mut Option<BoxTask<'_, T>>) -> T {
     let Some(running) = task else { return future::pending().await };
     let outcome = running.await;

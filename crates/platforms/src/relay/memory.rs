@@ -1,5 +1,4 @@
-//! Metadata of chats that the connector needs with each message, learned from inbound events, bounded, and restored
-//! from stored sessions after a restart.
+//! Metadata of chats that the connector needs with each message, learned from events and, at start, stored sessions.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -12,7 +11,6 @@ const MAX_CHATS: usize = 10_000;
 #[derive(Debug, Default)]
 pub(super) struct ChatMemory {
     chats: HashMap<(Platform, String), ChatMetadata>,
-    /// By last use.
     order: BTreeMap<u64, (Platform, String)>,
     next: u64,
 }
@@ -37,7 +35,6 @@ impl ChatMemory {
         });
     }
 
-    /// Records the outcome of a message.
     pub(super) fn record(&mut self, platform: Platform, chat: &str, declined: bool) {
         if declined != self.is_declined(platform, chat) {
             self.change(platform, chat.to_owned(), |known| ChatMetadata { declined, ..known });

@@ -1,15 +1,11 @@
-//! The relay adapter: platforms whose credentials a connector holds, reached over one outgoing socket.
-//!
-//! One adapter per fronted platform. They share a `RelayConnection`; the first one runs the connection (`link`), the others
-//! follow it. Inbound events are acknowledged after the commit; outbound requests are answered or end with an unknown
-//! outcome. The decisions are in `petasos_relay::channel`.
-//!
-//! `control`: HTTP API; `memory`: metadata of chats; `socket` and `wire`: the connection; `commit`: events waiting for
-//! the disk.
+//! The relay adapter: platforms whose credentials a connector holds, reached over one outgoing socket. There is one
+//! adapter per fronted platform; the first one runs the shared connection. Events are acknowledged after the commit.
 
 mod commit;
 mod control;
 mod error;
+#[cfg(feature = "fuzzing")]
+pub mod fuzzing;
 mod link;
 mod memory;
 mod parse;
@@ -26,7 +22,7 @@ use std::time::Duration;
 use petasos_core::capability::{Dialect, ReplyTo};
 use petasos_core::message::Delivery;
 use petasos_core::text::Unit;
-use petasos_core::{Capabilities, Platform, Secret, Source};
+use petasos_core::{Capabilities, GatewayId, Platform, Secret, Source};
 use petasos_relay::{ChannelPolicy, Descriptor, FromGateway, address};
 
 use crate::{RateLimits, websocket};
@@ -45,11 +41,9 @@ pub struct Config {
     pub provision: Option<Provision>,
     /// Wake address; the connector may have another one, or none.
     pub wake_url: Option<String>,
-    /// Per platform.
     pub policies: Vec<Policy>,
     pub terms: ChannelPolicy,
     pub open_timeout: Duration,
-    /// Time limit for the answer to a request.
     pub answer_timeout: Duration,
     pub ping_every: Duration,
     /// A connection without any frame for this long is lost.
@@ -89,12 +83,11 @@ impl Config {
     }
 }
 
-/// RelayConfigError configuration.
 #[derive(Debug, thiserror::Error)]
 pub enum RelayConfigError {
-    #[error("the relay's address is not an http(s) or ws(s) one")]
+    #[error("gateway.relay_url is not an http(s) or ws(s) address")]
     Address,
-    #[error("relay TLS set-up: {0}")]
+    #[error("relay TLS setup: {0}")]
     Client(String),
 }
 
@@ -150,7 +143,6 @@ impl Relay {
         self.platform == Platform::relay()
     }
 
-    /// From the last descriptor.
     pub fn capabilities(&self) -> Cow<'_, Capabilities> {
         let descriptor = self.wire.descriptor(self.platform);
         Cow::Owned(capabilities(self.platform, descriptor.as_ref(), &self.wire.config))
@@ -234,7 +226,6 @@ fn capabilities(platform: Platform, descriptor: Option<&Descriptor>, config: &Co
     }
 }
 
-/// Known credentials.
-pub fn credentials(gateway_id: impl Into<String>, secret: impl Into<String>) -> Credentials {
+pub fn credentials(gateway_id: impl Into<GatewayId>, secret: impl Into<String>) -> Credentials {
     Credentials { gateway_id: gateway_id.into(), secret: Secret::new(secret) }
 }

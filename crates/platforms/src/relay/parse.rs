@@ -1,6 +1,7 @@
 //! Converts relay frames to inbound events. Pure, except for random ids of events without one.
 
 use aws_lc_rs::digest::{SHA256, digest};
+use petasos_core::text::hex;
 use petasos_core::{Inbound, Platform};
 use petasos_relay::action::held;
 use petasos_relay::{Event, Forward};
@@ -20,9 +21,7 @@ pub(super) struct PendingEvent {
     pub(super) generation: u64,
     /// The raw event, stored if it is invalid.
     raw: String,
-    /// Failed commits.
     pub(super) rejections: u32,
-    /// Committed alone.
     pub(super) alone: bool,
 }
 
@@ -34,11 +33,9 @@ pub(super) enum EventContent {
     Nothing,
 }
 
-/// Longest part of a buffer id in the id of an unreadable event.
 const MAX_ID_LENGTH: usize = 64;
 
 impl PendingEvent {
-    /// Approximate memory use.
     pub(super) fn weight(&self) -> usize {
         self.raw.len()
     }
@@ -52,7 +49,7 @@ impl PendingEvent {
         let raw = event.to_string();
         match Event::read(event) {
             Ok(read) => {
-                let dedup = read.identity(buffer.as_deref(), || hash(&raw)).unwrap_or_else(random_id);
+                let dedup = read.identity(buffer.as_deref(), || hash(&raw)).unwrap_or_else(random::hex::<16>);
                 let context = context(&read);
                 let content = EventContent::Event(Box::new(read.inbound(dedup, context)));
                 Self { content, buffer, generation, raw, rejections: 0, alone: false }
@@ -106,12 +103,7 @@ fn forwarded(forward: &Forward) -> Option<(Event, &'static str)> {
 }
 
 fn hash(raw: &str) -> String {
-    digest(&SHA256, raw.as_bytes()).as_ref().iter().take(16).map(|byte| format!("{byte:02x}")).collect()
-}
-
-/// A random id for events without buffer id and event id.
-pub(super) fn random_id() -> String {
-    random::bytes::<16>().iter().map(|byte| format!("{byte:02x}")).collect()
+    hex(&digest(&SHA256, raw.as_bytes()).as_ref()[..16])
 }
 
 #[cfg(test)]

@@ -6,22 +6,20 @@ use petasos_core::message::Attachment;
 use petasos_core::{Route, Source};
 use petasos_relay::action::held_kind;
 use petasos_relay::{Action, Answer, Media, address};
+use petasos_runtime::random;
 use reqwest::Url;
 use reqwest::header::AUTHORIZATION;
 use serde::Deserialize;
 use serde_json::{Map, Value};
 use tracing::info;
 
-use super::parse::random_id;
 use super::{Error, Relay, control};
 use crate::http::{self, HttpError};
 use crate::upload::Upload;
 use crate::{Kind, MediaKind, OutgoingFile, Part, Receipt, SendOptions, StatusReaction, download};
 
-/// Upload limit of connectors.
 pub(super) const LARGEST_FILE: u64 = 25 << 20;
 const MEDIA_WITHIN: Duration = Duration::from_secs(30);
-/// Longest idempotency key that fits a request id.
 const LONGEST_KEY: usize = 128;
 
 #[derive(Deserialize)]
@@ -41,7 +39,8 @@ impl Relay {
         if part.is_empty() {
             return Ok(Receipt::default());
         }
-        let request = key.filter(|key| key.len() <= LONGEST_KEY).map_or_else(random_id, str::to_owned);
+        let request =
+            key.filter(|key| key.len() <= LONGEST_KEY).map_or_else(random::hex::<16>, str::to_owned);
         if let Some(receipt) = self.follow_up(to, part, options, &request).await? {
             return Ok(receipt);
         }
@@ -93,7 +92,6 @@ impl Relay {
         }
     }
 
-    /// How long the connector remembers request ids.
     pub fn idempotency_window(&self) -> Option<Duration> {
         let memory = self.wire.descriptor(self.platform).map(|it| it.request_memory).unwrap_or_default();
         (memory > 0).then(|| Duration::from_secs(memory))
@@ -104,7 +102,7 @@ impl Relay {
         let metadata = self.metadata(to);
         let content = part.text.clone();
         let action = Action::Edit { chat_id, message_id: message_id.to_owned(), content, metadata };
-        let answer = self.request(to, &action, random_id()).await?;
+        let answer = self.request(to, &action, random::hex::<16>()).await?;
         let message_id = answer.message_id.unwrap_or_else(|| message_id.to_owned());
         Ok(Receipt { message_id: Some(message_id), ..Receipt::default() })
     }
@@ -117,7 +115,7 @@ impl Relay {
         if !self.offers(to, action.op()) {
             return Err(Error::of(&Answer::failed(format!("unsupported op: {}", action.op()))));
         }
-        match self.request(to, &action, random_id()).await {
+        match self.request(to, &action, random::hex::<16>()).await {
             Err(error) if error.kind() == Kind::NotFound => Ok(()),
             answer => answer.map(drop),
         }
@@ -186,7 +184,7 @@ impl Relay {
             }
             return Ok(());
         }
-        self.request(to, &action, random_id()).await.map(drop)
+        self.request(to, &action, random::hex::<16>()).await.map(drop)
     }
 
     fn offers(&self, to: &Route, op: &str) -> bool {
@@ -201,7 +199,6 @@ impl Relay {
         metadata
     }
 
-    /// Uploads a file and returns its address.
     async fn upload(&self, file: &OutgoingFile) -> Result<String, Error> {
         let upload = Upload::open(file).await?;
         let url = address::endpoint(&self.wire.config.url, "media");

@@ -6,6 +6,7 @@ use futures_util::stream::{SplitSink, SplitStream};
 use futures_util::{SinkExt, StreamExt};
 use petasos_relay::channel::Closed;
 use petasos_relay::{LONGEST_READ, address, close};
+use petasos_runtime::clock;
 use tokio::sync::mpsc;
 use tokio::time::{Instant, timeout};
 use tokio_tungstenite::tungstenite::Message;
@@ -15,16 +16,13 @@ use tracing::debug;
 use super::{Config, Error};
 use crate::websocket::{self, DialError, WsStream};
 
-/// Write queue.
 const WRITE_QUEUE: usize = 512;
-/// Time limit for writing one message.
 const WRITE_TIMEOUT: Duration = Duration::from_secs(10);
 const CLOSE_TIMEOUT: Duration = Duration::from_secs(1);
 
 #[derive(Debug)]
 pub(super) struct Socket {
     pub(super) generation: u64,
-    /// Time of the last frame.
     pub(super) last_frame_at: Instant,
     queue: mpsc::Sender<Message>,
     stream: SplitStream<WsStream>,
@@ -33,12 +31,8 @@ pub(super) struct Socket {
 #[derive(Debug)]
 pub(super) enum SocketInput {
     Data(Vec<u8>),
-    /// Ping or pong.
     Heartbeat,
-    Closed {
-        close: Option<Closed>,
-        error: Error,
-    },
+    Closed { close: Option<Closed>, error: Error },
 }
 
 impl Socket {
@@ -51,10 +45,10 @@ impl Socket {
         let (sink, stream) = stream.split();
         let (queue, messages) = mpsc::channel(WRITE_QUEUE);
         petasos_runtime::spawn(write(sink, messages));
-        Ok(Self { generation, last_frame_at: Instant::now(), queue, stream })
+        Ok(Self { generation, last_frame_at: clock::monotonic(), queue, stream })
     }
 
-    /// Reads the next frame. Cancel-safe.
+    /// Cancel-safe.
     pub(super) async fn receive(&mut self) -> SocketInput {
         let input = match self.stream.next().await {
             Some(Ok(Message::Text(text))) => SocketInput::Data(text.as_bytes().to_vec()),
@@ -72,7 +66,7 @@ impl Socket {
             }
             Some(Err(_)) | None => SocketInput::Closed { close: None, error: Error::Closed { code: None } },
         };
-        self.last_frame_at = Instant::now();
+        self.last_frame_at = clock::monotonic();
         input
     }
 

@@ -1,5 +1,4 @@
-//! State shared by the adapters of one connector: descriptors, the channel to the link task, and what is known of
-//! chats.
+//! State shared by the adapters of one connector: descriptors, the channel to the link task, chat metadata.
 
 use std::collections::BTreeSet;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -18,7 +17,6 @@ use super::memory::ChatMemory;
 use super::{Config, Error, Identity, RelayConfigError};
 use crate::{download, http};
 
-/// Commands for the link task.
 #[derive(Debug)]
 pub(super) enum LinkCommand {
     Send(RelayRequest),
@@ -35,17 +33,14 @@ pub(super) enum LinkCommand {
     Notify(FromGateway),
 }
 
-/// A request that the connector answers.
 #[derive(Debug)]
 pub(super) struct RelayRequest {
     pub(super) request: String,
     pub(super) line: String,
-    /// The target chat.
     pub(super) chat: (Platform, String),
     pub(super) answer: oneshot::Sender<Result<Answer, Error>>,
 }
 
-/// Connection state for the adapters that follow the link.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum ConnectionState {
     Down,
@@ -94,7 +89,6 @@ impl RelayConnection {
         })
     }
 
-    /// The command channel of a new link.
     pub(super) fn open(&self) -> mpsc::Receiver<LinkCommand> {
         let (commands, receiver) = mpsc::channel(COMMAND_QUEUE);
         self.lock().commands = Some(commands);
@@ -206,7 +200,6 @@ impl RelayConnection {
         sent.is_ok() && asleep.await.unwrap_or_default()
     }
 
-    /// Best effort.
     pub(super) fn notify(&self, frame: FromGateway) {
         let sent =
             self.lock().commands.as_ref().map(|commands| commands.try_send(LinkCommand::Notify(frame)));
@@ -218,7 +211,6 @@ impl RelayConnection {
     pub(super) async fn wake(&self) {
         let commands = self.lock().commands.clone();
         if let Some(commands) = commands {
-            // The link has ended.
             let _gone = commands.send(LinkCommand::Wake).await;
         }
     }

@@ -19,7 +19,7 @@ pub enum Error {
     #[error(transparent)]
     Penalized(#[from] Penalized),
     /// An intermediary, such as a proxy, answered. It may have passed the request on.
-    #[error("a server between us and Slack answered {status}")]
+    #[error("a server in front of Slack answered {status}")]
     Intermediary { status: u16 },
     #[error(transparent)]
     Link(#[from] HttpError),

@@ -5,6 +5,8 @@
 
 mod backfill;
 mod error;
+#[cfg(feature = "fuzzing")]
+pub mod fuzzing;
 mod inbound;
 mod link;
 mod render;

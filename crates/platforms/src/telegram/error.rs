@@ -18,7 +18,7 @@ pub enum Error {
     #[error("{}", display_answer(*code, description))]
     Answered { code: u16, description: String, retry_after: Option<Duration>, migrated_to: Option<i64> },
     /// An intermediary, such as a proxy, answered. It may have passed the request on.
-    #[error("a server between us and Telegram answered {status}")]
+    #[error("a server in front of Telegram answered {status}")]
     Intermediary { status: u16 },
     #[error(transparent)]
     Link(#[from] HttpError),

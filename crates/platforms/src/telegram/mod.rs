@@ -7,6 +7,8 @@ mod api;
 mod error;
 mod fetch;
 mod filter;
+#[cfg(feature = "fuzzing")]
+pub mod fuzzing;
 mod link;
 mod parse;
 mod react;
@@ -73,7 +75,6 @@ pub struct Config {
     /// Added to `poll_timeout` before a poll is abandoned.
     pub poll_grace: Duration,
     pub poll_backoff_base: Duration,
-    /// Interval of the stalled-poll check.
     pub stall_check_interval: Duration,
     /// Timeout of all other requests.
     pub request_timeout: Duration,

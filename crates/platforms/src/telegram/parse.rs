@@ -8,9 +8,8 @@ use super::filter::{FilterInput, MessageFilter, strip_leading_mention};
 use super::wire::{
     BotUser, CallbackQuery, TelegramChat, TelegramFile, TelegramMessage, Update, UpdateId, User,
 };
+use crate::inbound::truncated;
 
-/// Far above Telegram's own limit.
-const TEXT_LIMIT: usize = 1024 * 1024;
 /// Prefix of the dedup key of a pressed button; the callback id follows.
 const CALLBACK: &str = "cb:";
 /// The general topic of a forum, which has no id on the wire.
@@ -215,16 +214,6 @@ fn attachment(kind: &str, file: &TelegramFile) -> Attachment {
         size: file.file_size,
         ..Attachment::default()
     }
-}
-
-fn truncated(mut text: String) -> String {
-    if text.len() <= TEXT_LIMIT {
-        return text;
-    }
-    let size = text.len();
-    text.truncate(text.floor_char_boundary(TEXT_LIMIT));
-    text.push_str(&format!("\n[cut here: the message was {size} bytes long]"));
-    text
 }
 
 #[cfg(test)]

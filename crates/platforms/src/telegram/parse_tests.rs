@@ -2,6 +2,7 @@ use serde_json::{Value, json};
 
 use super::*;
 use crate::Secret;
+use crate::inbound::TEXT_LIMIT;
 use crate::telegram::Config;
 
 fn me() -> BotUser {

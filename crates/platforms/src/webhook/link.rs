@@ -3,8 +3,9 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use petasos_runtime::clock;
 use tokio::sync::mpsc;
-use tokio::time::{Instant, sleep_until};
+use tokio::time::sleep_until;
 use tracing::info;
 
 use super::request::{RequestHandler, handle_request};
@@ -55,7 +56,7 @@ async fn watch(
     mut signals: mpsc::Receiver<LinkSignal>,
     health: &mut (dyn FnMut(LinkHealth) + Send),
 ) -> Error {
-    let mut next = Instant::now();
+    let mut next = clock::monotonic();
     loop {
         let signal = tokio::select! {
             signal = signals.recv() => signal,
@@ -69,7 +70,7 @@ async fn watch(
             Some(LinkSignal::NotStored) => health(LinkHealth::Degraded { reason: "webhook_not_taken" }),
             Some(LinkSignal::GatewayClosed) => return Error::Closed,
             None => {
-                next = Instant::now() + self_check.interval;
+                next = clock::monotonic() + self_check.interval;
                 match self_check.run(listener).await {
                     SelfCheckResult::Responding => health(LinkHealth::Connected),
                     SelfCheckResult::Missed => {
@@ -99,7 +100,7 @@ mod tests {
         let (signal_tx, signals) = SignalSender::new();
         let mut health_log = Vec::new();
         let every = Duration::from_millis(20);
-        let start = Instant::now();
+        let start = clock::monotonic();
         let self_check = SelfCheck::new("webhook", every).within(every);
         // The listener is bound and not served.
         let error = watch(&listener, self_check, signals, &mut |state| health_log.push(state)).await;

@@ -8,6 +8,8 @@
 //! `send` (comments on GitHub).
 
 mod error;
+#[cfg(feature = "fuzzing")]
+pub mod fuzzing;
 mod link;
 mod render;
 mod request;
@@ -16,14 +18,16 @@ mod send;
 
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use petasos_core::capability::{Dialect, ReplyTo};
 use petasos_core::message::Delivery;
 use petasos_core::text::Unit;
 use petasos_core::{Capabilities, Platform};
+use petasos_runtime::clock;
 use reqwest::{Client, Url};
 use serde_json::{Map, Value};
+use tokio::time::Instant;
 
 use crate::AdapterKind;
 use crate::listener::{self, ListenAddress};
@@ -144,7 +148,7 @@ impl Webhook {
             github_api: config.github_api.trim_end_matches('/').to_owned(),
             github_token: config.github_token,
             request_timeout: config.request_timeout,
-            started: Instant::now(),
+            started: clock::monotonic(),
         })
     }
 

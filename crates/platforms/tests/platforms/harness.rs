@@ -36,9 +36,14 @@ pub(crate) async fn run_until_link_ends(adapter: &Adapter) -> (Error, Vec<LinkHe
     (error, health_log)
 }
 
+/// Waits for the time that an error demands before the next request.
+pub(crate) async fn wait_as_demanded(wait: Duration) {
+    petasos_runtime::clock::sleep(wait).await;
+}
+
 /// Blocks on another thread: the link runs on the test's task.
 pub(crate) async fn wait_for(what: &str, wait: impl FnOnce() -> Option<()> + Send + 'static) {
-    let seen = tokio::task::spawn_blocking(wait).await;
+    let seen = petasos_runtime::blocking(wait).await;
     assert_eq!(seen.ok().flatten(), Some(()), "never happened: {what}");
 }
 
@@ -46,7 +51,6 @@ pub(crate) async fn next_batch(batches: &mut mpsc::Receiver<InboundBatch>) -> In
     tokio::time::timeout(TEST_TIMEOUT, batches.recv()).await.expect("in time").expect("a batch")
 }
 
-/// Commits batches until `count` events are in.
 pub(crate) async fn commit_events(batches: &mut mpsc::Receiver<InboundBatch>, count: usize) -> Vec<Inbound> {
     let mut events = Vec::new();
     while events.len() < count {

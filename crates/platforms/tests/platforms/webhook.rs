@@ -10,6 +10,7 @@ use petasos_platforms::webhook::{Config, Targets, Webhook, sign};
 use petasos_platforms::{
     Adapter, CommitResult, InboundBatch, InboundSink, Kind, Part, Post, PostOutcome, Secret, SendOptions,
 };
+use petasos_runtime::clock;
 use serde_json::{Value, json};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::sync::mpsc;
@@ -79,12 +80,12 @@ impl WebhookFixture {
 
 /// Posts as soon as the port is served.
 async fn post(port: u16, delivery: WebhookDelivery) -> WebhookResponse {
-    let response = tokio::task::spawn_blocking(move || {
-        let deadline = std::time::Instant::now() + TEST_TIMEOUT;
+    let response = petasos_runtime::blocking(move || {
+        let deadline = clock::monotonic() + TEST_TIMEOUT;
         loop {
             match delivery.post(port) {
                 Ok(response) => return response,
-                Err(error) => assert!(std::time::Instant::now() < deadline, "never answered: {error}"),
+                Err(error) => assert!(clock::monotonic() < deadline, "never answered: {error}"),
             }
         }
     });
@@ -244,7 +245,7 @@ async fn ignores_events_that_the_route_excludes() {
 #[tokio::test]
 async fn invalid_v2_signature_cannot_be_bypassed_with_v1() {
     let fixture = fixture(json!({ "secret": "s" }));
-    let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).expect("a time").as_secs();
+    let now = clock::now().0 / 1000;
     let plain = WebhookDelivery::json("/webhooks/ci", &json!({}));
     let [time, v2] = sign(&Secret::new("s"), now, &plain.body);
     // HMAC-SHA256 of `{}` with the key `s`, by openssl.
@@ -326,7 +327,7 @@ async fn responds_with_the_outcome_of_a_post() {
 async fn github(responses: Vec<&'static str>) -> (String, tokio::task::JoinHandle<Vec<String>>) {
     let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.expect("a port");
     let url = format!("http://{}", listener.local_addr().expect("an address"));
-    let served = tokio::spawn(async move {
+    let served = petasos_runtime::spawn(async move {
         let mut requests = Vec::new();
         for response in responses {
             let (mut stream, _) = listener.accept().await.expect("a caller");

@@ -1,7 +1,5 @@
-//! Bearer tokens: gateway id and expiry, signed with a shared secret.
-//!
-//! `base64url(payload ":" exp ":" hex(hmac_sha256(secret, payload ":" exp)))`. The secret is used as text even if it
-//! looks like hex. The caller supplies the HMAC, which must compare in constant time.
+//! Bearer tokens: `base64url(payload ":" exp ":" hex(hmac_sha256(secret, payload ":" exp)))`. The payload is the gateway
+//! id; the secret is used as text even if it looks like hex.
 
 use alloc::format;
 use alloc::string::{String, ToString};
@@ -9,10 +7,10 @@ use alloc::vec::Vec;
 
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use petasos_core::text::{hex, unhex};
 
-/// Validity of a fresh token in seconds.
+/// Validity of a fresh token, in seconds.
 pub const LIFETIME: u64 = 300;
-/// Tolerated clock skew in seconds.
 pub const LEEWAY: u64 = 60;
 /// Longest validity accepted for an upgrade.
 pub const LONGEST_LIFE: u64 = 900;
@@ -43,7 +41,6 @@ pub enum Refused {
 }
 
 impl Claim {
-    /// `None`: malformed.
     pub fn read(token: &str) -> Option<Self> {
         if token.len() > LONGEST_TOKEN {
             return None;
@@ -54,7 +51,7 @@ impl Claim {
         let (payload, exp) = signed.rsplit_once(':')?;
         let digits = !exp.is_empty() && exp.bytes().all(|byte| byte.is_ascii_digit());
         let exp = exp.parse().ok().filter(|_| digits)?;
-        let signature = unhex(signature)?;
+        let signature = unhex(signature)?.try_into().ok()?;
         (!payload.is_empty()).then(|| Self { payload: payload.to_string(), exp, signature })
     }
 
@@ -97,42 +94,6 @@ impl Claim {
 pub fn bearer(header: &str) -> Option<&str> {
     let (scheme, token) = header.trim().split_once(' ')?;
     scheme.eq_ignore_ascii_case("bearer").then(|| token.trim()).filter(|token| !token.is_empty())
-}
-
-/// Verifies a webhook of an older connector, signed over `"{timestamp}." + body`, including its age.
-pub fn delivery_is_genuine<'a>(
-    now: u64,
-    timestamp: &str,
-    signature: &str,
-    body: &[u8],
-    keys: impl IntoIterator<Item = &'a str>,
-    check: impl Fn(&[u8], &[u8], &[u8]) -> bool,
-) -> bool {
-    const SKEW: u64 = 300;
-    let (Ok(at), Some(signature)) = (timestamp.parse::<u64>(), unhex(signature)) else { return false };
-    let mut signed = format!("{timestamp}.").into_bytes();
-    signed.extend_from_slice(body);
-    let mut good = false;
-    for key in keys.into_iter().filter(|key| !key.is_empty()) {
-        good |= check(key.as_bytes(), &signed, &signature);
-    }
-    good && now.abs_diff(at) <= SKEW
-}
-
-fn hex(bytes: &[u8]) -> String {
-    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
-}
-
-fn unhex(text: &str) -> Option<[u8; 32]> {
-    let digits: Vec<_> = text.chars().map(|c| c.to_digit(16)).collect::<Option<_>>()?;
-    let mut bytes = [0; 32];
-    if digits.len() != 2 * bytes.len() {
-        return None;
-    }
-    for (byte, pair) in bytes.iter_mut().zip(digits.chunks(2)) {
-        *byte = u8::try_from(pair[0] * 16 + pair[1]).ok()?;
-    }
-    Some(bytes)
 }
 
 #[cfg(test)]

@@ -1,5 +1,3 @@
-use alloc::string::ToString;
-
 use aws_lc_rs::hmac;
 
 use super::*;
@@ -101,16 +99,4 @@ fn parses_bearer_header() {
     for none in ["", "abc", "Basic abc", "Bearer "] {
         assert_eq!(bearer(none), None, "{none}");
     }
-}
-
-#[test]
-fn accepts_signed_deliveries_for_five_minutes() {
-    let key = "b".repeat(64);
-    let at = 1_767_225_600_u64;
-    let body = "{\"type\":\"message\",\"event\":{\"text\":\"hé\"}}".as_bytes();
-    let signature = "d2086248f87ed7a4e2adb5b9f4ad0eed9a33386f54338fce5cb65c75df61ffc2";
-    let genuine =
-        |now, body| delivery_is_genuine(now, &at.to_string(), signature, body, ["old", key.as_str()], check);
-    assert!(genuine(at, body) && genuine(at + 300, body) && genuine(at - 300, body));
-    assert!(!genuine(at + 301, body) && !genuine(at - 301, body) && !genuine(at, b"{}"));
 }

@@ -1,11 +1,5 @@
-//! The gateway's end of the relay: one connection to a connector, kept up, idled and resumed.
-//!
-//! Every dial has a generation; events of older ones are ignored. The first dial's failure is returned to the caller,
-//! unless an earlier channel was connected; otherwise the channel redials for ever, with growing waits that reset only
-//! after a lasting connection. Nothing is stored: the connector redelivers what was not acknowledged.
-//!
-//! Idling is requested and granted. After a grant that arrives too late, the connector holds everything for the next
-//! connection, so the channel reconnects at once.
+//! The gateway's end of the relay: one connection to a connector, kept up, idled and resumed. Every dial has a
+//! generation; events of older ones are ignored. Nothing is stored: the connector redelivers unacknowledged events.
 
 use alloc::vec;
 use alloc::vec::Vec;
@@ -37,7 +31,6 @@ pub enum State {
     Closed,
 }
 
-/// State of the idle handshake.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Idle {
     No,
@@ -53,7 +46,6 @@ pub enum Idle {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ChannelPolicy {
     pub redial: ReconnectPolicy,
-    /// Wait of a dormant channel.
     pub dormant: Duration,
     pub handshake: Duration,
     /// Minimum wait after another process of this gateway superseded the connection.
@@ -107,17 +99,14 @@ pub enum Event {
     Tick,
 }
 
-/// Close code and reason of the peer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Closed {
     pub code: u16,
-    /// The token had expired.
     pub expired: bool,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Effect {
-    /// With a fresh token.
     Dial {
         generation: u64,
     },
@@ -155,7 +144,6 @@ impl Channel {
         self.wanted
     }
 
-    /// Time of the next tick.
     pub fn due(&self, terms: &ChannelPolicy) -> Option<Millis> {
         match self.state {
             State::Handshaking { since } => Some(since.after(terms.handshake)),
@@ -300,7 +288,6 @@ impl Channel {
                 let idle = Idle::Asked { until: now.after(wait) };
                 self.becomes(State::Serving { since, idle }, vec![Effect::GoingIdle])
             }
-            // One request for all callers.
             State::Serving { idle: Idle::Asked { .. }, .. } => (self, vec![]),
             State::Serving { idle: Idle::Granted, .. } => (self, vec![Effect::Answer { granted: true }]),
             State::New
@@ -355,7 +342,6 @@ impl Channel {
         self.ended(now, roll, hint, effects)
     }
 
-    /// The connection or dial attempt ended.
     fn ended(
         mut self,
         now: Millis,
@@ -388,7 +374,6 @@ impl Channel {
         Self { generation, ..self }.becomes(State::Dialing, effects)
     }
 
-    /// Effects for waiting callers when a connection ends.
     fn farewell(&self, last: Effect) -> Vec<Effect> {
         let waiting = matches!(self.state, State::Serving { idle: Idle::Asked { .. }, .. });
         let answer = waiting.then_some(Effect::Answer { granted: false });

@@ -4,7 +4,6 @@ use core::time::Duration;
 
 use petasos_core::time::Millis;
 
-/// Preconditions of sleep.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct SleepConditions {
     pub wanted: bool,
@@ -16,7 +15,6 @@ pub struct SleepConditions {
     pub lever: bool,
 }
 
-/// Why the gateway never sleeps.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum AwakeReason {
     NotWanted,
@@ -48,14 +46,11 @@ impl SleepConditions {
     }
 }
 
-/// Pending work, by kind.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct PendingWork {
     /// Running turns and queued messages.
     pub turns: bool,
-    /// Outbox items.
     pub owed: bool,
-    /// Background completions not yet delivered.
     pub completions: bool,
     pub processes: bool,
     /// Scheduled jobs; nothing would wake the gateway for them.

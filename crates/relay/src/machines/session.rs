@@ -1,12 +1,6 @@
-//! The connector's end of the relay for one instance: its queue, its current socket, and the idle flag.
-//!
-//! Entries are queued in the order of arrival and leave when the gateway acknowledges them. A socket gets the head of
-//! the queue, at most one window; unacknowledged entries go to the next socket under the same id. An idle grant
-//! follows everything sent before, and nothing follows the grant.
-//!
-//! `step` returns writes, and effects to carry out after them. If the writes cannot be committed, the effects are
-//! dropped, the socket is closed, and the session is recovered from the store. A crash leaves the queue and the idle
-//! flag; sent but unacknowledged entries are sent again.
+//! The connector's end of the relay for one instance: its queue, its current socket, and the idle flag. `step` returns
+//! writes, and effects to carry out after their commit. A crash leaves the queue and the idle flag; entries that were
+//! sent but not acknowledged are sent again, to the next socket and under the same id.
 
 use alloc::collections::VecDeque;
 use alloc::string::String;
@@ -22,10 +16,8 @@ pub struct Entry {
     pub id: String,
     pub platform: String,
     pub carries: Carries,
-    /// Size of its line in bytes.
     pub size: u64,
     pub at: Millis,
-    /// Deliveries not acknowledged in time.
     pub strikes: u32,
 }
 
@@ -51,9 +43,8 @@ pub struct SessionPolicy {
     pub most_entries: usize,
     pub most_bytes: u64,
     pub longest_age: Duration,
-    /// Minimum time between wake calls.
+    /// Between wake calls.
     pub poke_every: Duration,
-    /// Unanswered wake calls in a row.
     pub most_pokes: u32,
 }
 
@@ -83,7 +74,6 @@ pub enum Event {
         epoch: u64,
         platform: String,
     },
-    /// An event routed to the instance.
     Arrived(Entry),
     /// From any socket of the instance.
     Acked {
@@ -104,7 +94,6 @@ pub enum Write {
     Append {
         id: String,
     },
-    /// Acknowledged.
     Delete {
         id: String,
     },
@@ -131,7 +120,6 @@ pub enum DeadLetterReason {
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Effect {
-    /// With its buffer id.
     Deliver {
         epoch: u64,
         id: String,
@@ -200,9 +188,7 @@ pub struct Session {
     early: bool,
     /// Skip the cooldown once: the last call may have reached a gateway that was shutting down.
     soon: bool,
-    /// When the last socket closed.
     left: Option<Millis>,
-    /// Last clock reading.
     looked: Option<Millis>,
 }
 
@@ -211,7 +197,6 @@ const LEAVING: Duration = Duration::from_secs(5);
 /// Longest time between ticks while entries wait; a larger jump means that the clock was set.
 const LOOK_EVERY: Duration = Duration::from_secs(3600);
 
-/// For status.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Mode {
     Live,
@@ -246,7 +231,6 @@ impl Session {
         self.socket.as_ref().map(|socket| socket.epoch)
     }
 
-    /// Time of the next tick.
     pub fn due(&self, terms: &SessionPolicy) -> Option<Millis> {
         let head = self.queue.front()?;
         let aged = head.entry.at.after(terms.longest_age);
@@ -274,7 +258,6 @@ impl Session {
             Event::Acked { id } => self.acked(&id, terms, &mut decision),
             Event::GoingIdle { epoch } => self.going_idle(epoch, &mut decision),
             Event::Closed { epoch } if self.epoch() == Some(epoch) => self.leave(),
-            // A superseded socket.
             Event::Closed { .. } => {}
             Event::Tick => self.tick(now, terms, &mut decision),
         }
@@ -366,7 +349,6 @@ impl Session {
         }
     }
 
-    /// Handles entries whose acknowledgement is late.
     fn overdue_now(&mut self, now: Millis, terms: &SessionPolicy, decision: &mut Decision) {
         loop {
             let late = |queued: &Queued| self.overdue(queued, terms).is_some_and(|due| now >= due);

@@ -152,7 +152,6 @@ pub struct Choice {
     pub style: Option<String>,
 }
 
-/// Why an action fails without being performed.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ActionError {
     Unsupported(String),
@@ -195,7 +194,6 @@ const OPS: [&str; 11] = [
     "thread_create",
     "draft",
 ];
-/// Longest quote of an operation name in an error.
 const LONGEST_OP: usize = 64;
 
 impl Action {
@@ -274,7 +272,6 @@ impl Action {
     }
 }
 
-/// The outcome of an action.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Answer {
     pub success: bool,
@@ -285,7 +282,6 @@ pub struct Answer {
     pub ambiguous: bool,
     /// Rate limit of the platform in seconds. Extension; other implementations ignore it.
     pub retry_after: Option<u64>,
-    /// Further results of the operation.
     pub more: Object,
 }
 

@@ -35,7 +35,6 @@ pub struct Descriptor {
     pub request_memory: u64,
 }
 
-/// Operations supported by every connector.
 pub const LEGACY_OPS: [&str; 4] = ["send", "edit", "typing", "follow_up"];
 const DEFAULT_LENGTH: usize = 4096;
 const MOST_OPS: usize = 64;
@@ -110,10 +109,6 @@ impl Descriptor {
         }
         self.supported_ops.iter().any(|known| known == op)
     }
-
-    pub fn shows_code(&self) -> bool {
-        !matches!(self.markdown_dialect.as_str(), "" | "plain")
-    }
 }
 
 const REQUIRED: [&str; 9] = [
@@ -164,7 +159,6 @@ impl Descriptors {
         self.all.first()
     }
 
-    /// The descriptor for chats of this platform.
     pub fn of(&self, platform: &str) -> Option<&Descriptor> {
         self.all.iter().find(|known| known.platform == platform).or(self.first())
     }
@@ -196,7 +190,7 @@ mod tests {
         assert!(missing.is_empty());
         assert_eq!((descriptor.max_message_length, descriptor.emoji.as_str()), (2000, "🔌"));
         assert!(descriptor.supports("send") && descriptor.supports("edit") && !descriptor.supports("react"));
-        assert!(descriptor.shows_code() && !descriptor.supports_context);
+        assert!(descriptor.markdown_dialect != "plain" && !descriptor.supports_context);
         assert_eq!(read(Value::Object(descriptor.object())).0, descriptor);
     }
 
@@ -205,7 +199,7 @@ mod tests {
         let (descriptor, missing) = read(json!({}));
         assert_eq!(missing.len(), 9);
         assert_eq!((descriptor.platform.as_str(), descriptor.label.as_str()), ("discord", "discord"));
-        assert!(descriptor.supports_edit && !descriptor.supports_threads && !descriptor.shows_code());
+        assert!(descriptor.supports_edit && !descriptor.supports_threads);
     }
 
     #[test]

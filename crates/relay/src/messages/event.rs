@@ -28,13 +28,12 @@ pub struct Event {
     pub is_edit: bool,
     pub quoted: Option<String>,
     pub files: Vec<Attachment>,
-    /// Surrounding messages, oldest first.
+    /// Oldest first.
     pub context: Vec<Value>,
     pub prompt_response: Option<PromptResponse>,
     pub source: Source,
 }
 
-/// A choice by the user.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PromptResponse {
     pub prompt_id: String,
@@ -43,7 +42,7 @@ pub struct PromptResponse {
 
 const KINDS: [&str; 9] =
     ["text", "location", "photo", "video", "audio", "voice", "document", "sticker", "command"];
-/// Limits for files and context messages of an event.
+/// Files, and context messages, of an event.
 const MOST: usize = 50;
 const LONGEST_ID: usize = 256;
 

@@ -16,7 +16,6 @@ pub struct Forward {
     pub bot_id: String,
     pub method: String,
     pub path: String,
-    /// In the order of arrival.
     pub headers: Vec<(String, String)>,
     pub body: Vec<u8>,
     pub profile: Option<String>,

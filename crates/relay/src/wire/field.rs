@@ -11,7 +11,6 @@ pub fn text(object: &Object, name: &str) -> Option<String> {
     scalar(object.get(name)?)
 }
 
-/// Also `None` if empty.
 pub fn given(object: &Object, name: &str) -> Option<String> {
     text(object, name).filter(|text| !text.is_empty())
 }

@@ -1,7 +1,5 @@
-//! Frames: one JSON object per line, with a type.
-//!
-//! Reading returns a frame, `None` for an ignorable line, or the error why the line is skipped. No line ends a
-//! connection.
+//! Frames: one JSON object per line, with a type. No line ends a connection: reading returns `None` for one to ignore,
+//! and an error for one to skip.
 
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
@@ -20,13 +18,24 @@ pub enum FromConnector {
     /// One per hello, in order; see `Descriptor::read`.
     Descriptor(Object),
     /// `event` is raw, because an unreadable event must be acknowledged too. See `Event::read`.
-    Inbound { event: Value, buffer: Option<String> },
+    Inbound {
+        event: Value,
+        buffer: Option<String>,
+    },
     /// A forwarded platform request; see `Forward::read`.
-    Forward { forward: Value, buffer: Option<String> },
-    /// Stop the turn of this session.
-    Interrupt { session_key: String, chat_id: String },
+    Forward {
+        forward: Value,
+        buffer: Option<String>,
+    },
+    Interrupt {
+        session_key: String,
+        chat_id: String,
+    },
     /// Exactly one per `Outbound`.
-    Answer { request: String, answer: Answer },
+    Answer {
+        request: String,
+        answer: Answer,
+    },
     /// Idle grant: the connector holds events for the next connection.
     IdleAck,
 }
@@ -82,11 +91,9 @@ impl fmt::Display for Malformed {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct TooLong;
 
-/// Size limit of a request id.
 const LONGEST_REQUEST: usize = 128;
 
 impl FromConnector {
-    /// `None`: ignorable.
     pub fn read(line: &[u8]) -> Result<Option<Self>, Malformed> {
         let (kind, mut frame) = open(line)?;
         Ok(Some(match kind.as_str() {
@@ -140,7 +147,6 @@ impl FromConnector {
 }
 
 impl FromGateway {
-    /// `None`: ignorable.
     pub fn read(line: &[u8]) -> Result<Option<Self>, Malformed> {
         let (kind, mut frame) = open(line)?;
         Ok(Some(match kind.as_str() {
@@ -166,7 +172,6 @@ impl FromGateway {
         }))
     }
 
-    /// Including the newline.
     pub fn line(&self) -> Result<String, TooLong> {
         line(match self {
             Self::Hello { platform, bot_id, commands } => {

@@ -1,5 +1,4 @@
-//! Lone surrogates: other implementations escape half a character as `\ud83d`. It is replaced, so that the line is
-//! readable.
+//! Lone surrogates, such as `\ud83d`, which other implementations write: replaced, so that the line can be parsed.
 
 use alloc::vec::Vec;
 
@@ -15,7 +14,6 @@ pub(crate) fn mended(line: &[u8]) -> Vec<u8> {
                 rest = &rest[6..];
                 continue;
             }
-            // Skips an escaped character.
             _other if *first == b'\\' && !behind.is_empty() => 2,
             _other => 1,
         };
@@ -25,7 +23,6 @@ pub(crate) fn mended(line: &[u8]) -> Vec<u8> {
     out
 }
 
-/// The escaped code unit at the start.
 fn unit(text: &[u8]) -> Option<u16> {
     let digits = text.strip_prefix(b"\\u")?.get(..4)?;
     u16::from_str_radix(core::str::from_utf8(digits).ok()?, 16).ok()

@@ -11,9 +11,9 @@ use petasos_platforms::simulated::{BoxFuture, Error, SimulatedAdapter};
 use petasos_platforms::{
     CommitError, Fetched, InboundSink, Kind, LinkHealth, Part, RateLimits, Receipt, SendOptions, download,
 };
+use petasos_runtime::clock;
 use petasos_runtime::simulation::Process;
 use tokio::sync::oneshot;
-use tokio::time::sleep;
 
 use super::state::{Outside, State};
 use crate::outside::{About, Answer, Ask, Class, Failed, Trouble, tag_of};
@@ -77,9 +77,9 @@ impl Simulated {
             let (there, back) = state.travel(trouble);
             let outside = self.outside.clone();
             drop(state.simulation.spawn_in(Process::default(), async move {
-                sleep(Duration::from_millis(there)).await;
+                clock::sleep(Duration::from_millis(there)).await;
                 let answered = outside.arrives(chat, &ask, about, trouble);
-                sleep(Duration::from_millis(back)).await;
+                clock::sleep(Duration::from_millis(back)).await;
                 // The process of the request may be dead.
                 let _ = answer.send(answered);
             }));
@@ -113,10 +113,10 @@ impl Simulated {
         let mut first = true;
         loop {
             let wait = self.outside.lock().luck.between(5, 200);
-            sleep(Duration::from_millis(wait)).await;
+            clock::sleep(Duration::from_millis(wait)).await;
             let Some((batch, wait)) = self.poll(offset, first).await else { return };
             let Some(batch) = batch else {
-                sleep(Duration::from_millis(wait)).await;
+                clock::sleep(Duration::from_millis(wait)).await;
                 if wait == POLL {
                     self.heard();
                     health(LinkHealth::Connected);
@@ -124,7 +124,7 @@ impl Simulated {
                 continue;
             };
             first = false;
-            sleep(Duration::from_millis(wait)).await;
+            clock::sleep(Duration::from_millis(wait)).await;
             self.heard();
             health(LinkHealth::Connected);
             if batch.is_empty() {
@@ -140,7 +140,7 @@ impl Simulated {
                 Ok(()) => offset = highest,
                 Err(CommitError::Refused | CommitError::Invalid) => {
                     let wait = self.outside.lock().luck.between(1_000, 5_000);
-                    sleep(Duration::from_millis(wait)).await;
+                    clock::sleep(Duration::from_millis(wait)).await;
                 }
                 Err(CommitError::Closed) => return,
             }
@@ -179,7 +179,7 @@ impl Simulated {
         };
         match broken {
             Some(Some(wait)) => {
-                sleep(Duration::from_millis(wait)).await;
+                clock::sleep(Duration::from_millis(wait)).await;
                 return None;
             }
             Some(None) => std::future::pending().await,

@@ -1,10 +1,11 @@
 //! The disk: commits that the process does not survive, a disk that takes nothing, and what a crash leaves.
 
-use std::path::{Path, PathBuf};
-
 use petasos_gateway::Commit;
 use petasos_gateway::simulation::{CommitFault, CommitObserver};
-use petasos_store::Reads;
+use petasos_store::{Reader, Reads};
+
+use crate::home::{Crash, Home, Moment};
+use crate::truth::Check;
 
 use super::state::{Event, Outside, Stage, State};
 
@@ -21,7 +22,7 @@ impl CommitObserver for Disk {
         let after = state.deaths.chance(500);
         if dies && !after {
             state.note(&format!("  before the commit: {commits:?}"));
-            state.crash_running();
+            state.crash_running(Moment::Now);
             return CommitFault::Kill;
         }
         if state.disk_is_full() {
@@ -30,28 +31,29 @@ impl CommitObserver for Disk {
             return CommitFault::Refuse;
         }
         state.dies_after_commit = dies;
+        state.running_home().commit_begins();
         state.figures.commits += 1;
         state.note(&format!("  commit: {commits:?}"));
         CommitFault::None
     }
 
     fn after(&mut self, commits: &[Commit], store: &Reads) -> CommitFault {
-        let seen = {
-            let mut state = self.0.lock();
-            if state.in_connector() {
-                state.connector_committed(store)
-            } else {
-                state.committed(commits, store)
-            }
-        };
-        self.0.check(seen);
         let mut state = self.0.lock();
-        if std::mem::take(&mut state.dies_after_commit) {
-            state.note("  after the commit");
-            state.crash_running();
+        let dies = std::mem::take(&mut state.dies_after_commit);
+        if dies && state.crashes.chance(500) {
+            let check = state.crash_in_commit(commits);
+            drop(state);
+            self.0.check(check);
             return CommitFault::Kill;
         }
-        CommitFault::None
+        let check = state.observe_commit(commits, store);
+        if dies {
+            state.note("  after the commit");
+            state.crash_running(Moment::Now);
+        }
+        drop(state);
+        self.0.check(check);
+        if dies { CommitFault::Kill } else { CommitFault::None }
     }
 
     fn queued(&mut self, waiting: usize) {
@@ -69,8 +71,33 @@ impl CommitObserver for Disk {
 
 impl State {
     /// The process whose commit is under way dies.
-    fn crash_running(&mut self) {
-        if self.in_connector() { self.crash_connector() } else { self.crash() }
+    fn crash_running(&mut self, moment: Moment) {
+        if self.in_connector() { self.crash_connector(moment) } else { self.crash(moment) }
+    }
+
+    /// The process dies in the middle of a commit, which may be on disk or not.
+    fn crash_in_commit(&mut self, commits: &[Commit]) -> Check {
+        self.note("  in the middle of the commit");
+        let seed = self.crashes.next_u64();
+        let connector = self.in_connector();
+        self.crash_running(Moment::InCommit(seed));
+        let files = if connector { self.relay().home.files() } else { self.home.files() };
+        let opened = if connector {
+            Reader::open_connector(files.join(petasos_connector::DATABASE))
+        } else {
+            Reader::open(files.join(petasos_gateway::DATABASE))
+        };
+        // Without a readable database nothing was committed, or the next start fails.
+        let Ok(reader) = opened else { return Ok(()) };
+        if connector { self.connector_committed(&reader) } else { self.committed(commits, &reader) }
+    }
+
+    fn observe_commit(&mut self, commits: &[Commit], store: &Reads) -> Check {
+        if self.in_connector() { self.connector_committed(store) } else { self.committed(commits, store) }
+    }
+
+    fn running_home(&mut self) -> &mut Home {
+        if self.in_connector() { &mut self.relay().home } else { &mut self.home }
     }
 
     /// Of the process whose commit is under way.
@@ -78,59 +105,37 @@ impl State {
         if self.in_connector() { self.relay().full } else { self.full }
     }
 
-    /// `kill -9`: the process is frozen, and its files are as they are now.
-    pub(super) fn crash(&mut self) {
-        self.figures.crashes += 1;
-        self.note("the process dies");
+    /// `kill -9` or a power cut: the process is frozen.
+    pub(super) fn crash(&mut self, moment: Moment) {
+        let crash = self.next_crash();
+        self.note(&format!("the process dies: {crash:?}"));
         let process = self.process();
         self.simulation.kill(process);
         if let Stage::Up(handle) = std::mem::replace(&mut self.stage, Stage::Down) {
             self.left_behind.push(handle);
         }
         self.leaving = None;
-        self.close_wires_of(process);
-        self.files = freeze(&self.home, self.life);
+        self.close_wires_of(process, crash);
+        self.home.crash(crash, moment);
         self.soon(Event::Boot, 200, 20_000);
     }
 
-    /// The next process finds the files at the path that it knows.
-    pub(super) fn put_files_back(&mut self) {
-        put_back(&mut self.files, &self.home);
-    }
-}
-
-/// Where the files of a dead process are as it has left them. Its home is moved away: a connection that SQLite closes later
-/// removes the log at its path, and there must be none of the next process.
-pub(crate) fn freeze(home: &Path, life: u32) -> PathBuf {
-    let name = home.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
-    let beside = |what: &str| home.with_file_name(format!("{name}-{what}-{life}"));
-    let dead = beside("dead");
-    let image = beside("image");
-    std::fs::rename(home, &dead).expect("the home of the dead process");
-    copy(&dead, &image);
-    image
-}
-
-/// The files of a process are at the path that the next one knows.
-pub(crate) fn put_back(files: &mut PathBuf, home: &Path) {
-    if files != home {
-        std::fs::rename(&*files, home).expect("an image of the home");
-        *files = home.to_path_buf();
-    }
-}
-
-/// Everything but what only lives with its process.
-fn copy(from: &Path, to: &Path) {
-    std::fs::create_dir_all(to).expect("a folder");
-    for entry in std::fs::read_dir(from).expect("the home") {
-        let entry = entry.expect("an entry");
-        let path = entry.path();
-        let name = entry.file_name();
-        let kind = entry.file_type().expect("a type");
-        if kind.is_dir() {
-            copy(&path, &to.join(&name));
-        } else if kind.is_file() && !name.to_string_lossy().ends_with("-shm") {
-            std::fs::copy(&path, to.join(&name)).expect("a copy");
+    /// The machine loses its power while no process runs.
+    pub(super) fn crash_while_down(&mut self) {
+        // An earlier crash has left nothing that could be lost.
+        if self.home.files() != self.home.path() {
+            return;
         }
+        let crash = self.next_crash();
+        self.note(&format!("the machine of no process: {crash:?}"));
+        self.home.crash(crash, Moment::Now);
+    }
+
+    /// Counts a crash and decides its kind.
+    pub(crate) fn next_crash(&mut self) -> Crash {
+        let crash = Crash::by_seed(&mut self.crashes);
+        self.figures.crashes += 1;
+        self.figures.power_cuts += u64::from(crash.is_power_cut());
+        crash
     }
 }

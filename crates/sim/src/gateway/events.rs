@@ -6,12 +6,13 @@ use petasos_core::cron::NewJob;
 use petasos_core::message::Attachment;
 use petasos_core::{Inbound, Millis, Platform};
 use petasos_gateway::home::drain;
+use petasos_runtime::clock;
 use petasos_store::Reader;
-use tokio::time::Instant;
 
 use super::files;
 use super::state::{Event, Outside, Stage, State};
 use crate::figures::START;
+use crate::home::Moment;
 use crate::outside::{Class, Said};
 use crate::promise::Promise;
 use crate::relay::Relay;
@@ -28,7 +29,7 @@ const LOOK: u64 = 1_000;
 impl Outside {
     /// The world: what is scripted happens, until everything is at rest or a promise is broken.
     pub(super) async fn run(self) -> Result<(), (Promise, String, Millis)> {
-        let began = Instant::now();
+        let began = clock::monotonic();
         let last = self.lock().plan.span + REST;
         loop {
             let (next, now) = {
@@ -78,8 +79,12 @@ impl Outside {
             Event::Acknowledged(number) => state.world.said[number].acked = true,
             Event::Kill => {
                 let most = u64::from(state.plan.crashes);
-                if !state.calm && !matches!(state.stage, Stage::Down) && state.figures.crashes < most {
-                    state.crash();
+                if state.calm || state.figures.crashes >= most {
+                    return;
+                }
+                match state.stage {
+                    Stage::Down => state.crash_while_down(),
+                    Stage::Starting | Stage::Up(_) => state.crash(Moment::Now),
                 }
             }
             Event::Boot => {
@@ -95,7 +100,7 @@ impl Outside {
             Event::KillConnector => {
                 let most = u64::from(state.plan.crashes);
                 if !state.calm && !state.relay().is_down() && state.figures.crashes < most {
-                    state.crash_connector();
+                    state.crash_connector(Moment::Now);
                 }
             }
             Event::Poke => {
@@ -178,15 +183,17 @@ impl State {
     fn drain(&mut self, on: bool) {
         let now = self.time();
         self.drained_since = on.then(|| self.drained_since.unwrap_or(now));
-        if !self.files.is_dir() {
+        let files = self.home.files();
+        if !files.is_dir() {
             return;
         }
         let asked = if on {
-            drain::write(&self.files, &drain::DrainRequest::default(), now).map(drop)
+            drain::write(files, &drain::DrainRequest::default(), now).map(drop)
         } else {
-            drain::clear(&self.files).map(drop)
+            drain::clear(files).map(drop)
         };
         asked.expect("a marker in the home");
+        self.home.observe();
     }
 
     /// Sets a clock. A gateway far ahead of its connector is refused for good (see [`REFUSED_AHEAD`]) until a person sets
@@ -319,7 +326,7 @@ impl State {
     }
 
     pub(super) fn reader(&self) -> Result<Reader, petasos_store::OpenError> {
-        Reader::open(self.files.join(petasos_gateway::DATABASE))
+        Reader::open(self.home.files().join(petasos_gateway::DATABASE))
     }
 
     /// In how many milliseconds somebody writes next, at most so many.

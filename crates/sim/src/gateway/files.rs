@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use petasos_agent::ModelRequest;
 use petasos_platforms::{Fetched, OutgoingFile, download, http};
-use tokio::time::sleep;
+use petasos_runtime::clock;
 
 use super::state::{Outside, State};
 use crate::promise::Promise;
@@ -42,7 +42,7 @@ impl Outside {
             let fails = state.fails(odds);
             (state.luck.between(5, 3_000), fails.then(|| state.luck.below(4)))
         };
-        sleep(Duration::from_millis(wait)).await;
+        clock::sleep(Duration::from_millis(wait)).await;
         let all = content(number);
         let mut file = std::fs::File::from(to.as_fd().try_clone_to_owned()?);
         match fault {

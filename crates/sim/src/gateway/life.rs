@@ -38,7 +38,7 @@ impl Outside {
         state.life += 1;
         state.heard.clear();
         state.stage = Stage::Starting;
-        state.put_files_back();
+        state.home.start();
         state.note("the process starts");
         let simulation = state.simulation.clone();
         let process = state.process();
@@ -68,7 +68,7 @@ impl Outside {
         state.note(&format!("process {life} is up"));
         state.stage = Stage::Up(handle);
         state.up_since = state.time();
-        let reader = Reader::open(state.home.join(petasos_gateway::DATABASE));
+        let reader = Reader::open(state.home.path().join(petasos_gateway::DATABASE));
         let check = match reader {
             Ok(reader) => state.truth.started(&state.world, &reader),
             Err(error) => Err((Promise::G1, format!("the database cannot be read: {error}"))),
@@ -114,7 +114,7 @@ impl Outside {
 
     fn config(&self) -> Config {
         let state = self.lock();
-        let home = state.home.clone();
+        let home = state.home.path().to_owned();
         let mut settings = Settings::new(&home);
         settings.busy = state.plan.busy;
         settings.streaming = Streaming { enabled: state.plan.streaming, ..Streaming::default() };
@@ -125,7 +125,7 @@ impl Outside {
             settings.approvals.timeout = Duration::from_secs(seconds);
         }
         if let Some(rows) = state.plan.rows {
-            settings.compression.rows = rows;
+            settings.compaction.rows = rows;
         }
         let reconnect = link::LinkPolicy {
             fast_attempts: Some(4),

@@ -5,9 +5,9 @@
 //! (`adapter.rs`), the model and its tools (`model.rs`), the disk (`disk.rs`), people and operators (`events.rs`), the
 //! process itself (`life.rs`). `observe.rs` hands what is on disk and what people see to the checker (`truth.rs`).
 //!
-//! A crash is `kill -9`: the process is frozen, none of its tasks is polled again and no destructor of theirs runs before
-//! the verdict; the bytes of its home are copied as they are at that moment, and the next process starts on the copy. An
-//! uncommitted transaction is in the copy as SQLite has left it, and SQLite has to roll it back.
+//! At a crash the process is frozen: none of its tasks is polled again and no destructor of theirs runs before the verdict.
+//! The next process starts on what `kill -9` or a power cut leaves of its files (`home.rs`). SQLite has to roll back what
+//! is there of an uncommitted transaction.
 
 pub(crate) mod adapter;
 mod consent;

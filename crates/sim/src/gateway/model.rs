@@ -9,12 +9,13 @@ use std::time::Duration;
 use petasos_agent::compaction::ContextWindow;
 use petasos_agent::simulated;
 use petasos_agent::{
-    Chunk, CommandApprover, CommandDecision, FinishReason, ModelFailure, ModelFailureClass, ModelRequest,
-    ModelResponse, SessionCtx, ToolResult, ToolSpec,
+    Chunk, CommandApprover, CommandDecision, CommandRequest, FinishReason, ModelFailure, ModelFailureClass,
+    ModelRequest, ModelResponse, SessionCtx, ToolResult, ToolSpec,
 };
+use petasos_approval::Confinement;
 use petasos_core::transcript::{Message, Role, ToolCall, UsageRecord};
+use petasos_runtime::clock;
 use serde_json::json;
-use tokio::time::sleep;
 
 use super::consent::{COMMAND, FOLDER};
 use super::files::without_paths;
@@ -53,10 +54,10 @@ impl simulated::SimulatedModel for Model {
             let letters: Vec<char> = rest.chars().collect();
             let size = letters.len().div_ceil(PIECES as usize).max(1);
             for piece in letters.chunks(size) {
-                sleep(Duration::from_millis(took / PIECES)).await;
+                clock::sleep(Duration::from_millis(took / PIECES)).await;
                 chunks(Chunk::Text(piece.iter().collect()));
             }
-            sleep(Duration::from_millis(took / PIECES)).await;
+            clock::sleep(Duration::from_millis(took / PIECES)).await;
             if fails {
                 let message = "The model cannot be had just now.".to_owned();
                 return Err(ModelFailure { class: ModelFailureClass::Overloaded, message });
@@ -226,9 +227,13 @@ impl simulated::SimulatedTools for Tools {
     ) -> Pin<Box<dyn Future<Output = ToolResult> + Send + 'a>> {
         Box::pin(async move {
             if call.name == SHELL {
-                if let CommandDecision::Blocked { reason } =
-                    approver.decide(COMMAND, Path::new(FOLDER), false, ctx).await
-                {
+                let request = CommandRequest {
+                    command: COMMAND,
+                    cwd: Path::new(FOLDER),
+                    has_stdin: false,
+                    confinement: Confinement::Off,
+                };
+                if let CommandDecision::Blocked { reason } = approver.decide(request, ctx).await {
                     self.0.lock().figures.denials += 1;
                     let content = json!({ "error": reason }).to_string();
                     return ToolResult { content, failed: true, unknown: false };
@@ -246,7 +251,7 @@ impl simulated::SimulatedTools for Tools {
                 (state.luck.between(10, 8_000), state.truth.tool_ran(&state.world, &call.id))
             };
             self.0.check(check);
-            sleep(Duration::from_millis(took)).await;
+            clock::sleep(Duration::from_millis(took)).await;
             ToolResult { content: json!({ "done": true }).to_string(), failed: false, unknown: false }
         })
     }

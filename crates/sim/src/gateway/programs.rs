@@ -1,5 +1,6 @@
 //! API runs: programs that start runs, repeat a request under its idempotency key, and wait for the end.
 
+use petasos_core::RunId;
 use petasos_core::journal::MessageOutcome;
 use petasos_gateway::{Handle, IdempotencyKey, RunOptions, RunRequest, RunTarget, StartRunError, fresh_id};
 use petasos_store::Reads;
@@ -49,7 +50,7 @@ impl State {
     /// Every run is in the final state that its program received.
     pub(super) fn runs_have_ended(&self, store: &Reads) -> Check {
         for (number, run) in self.world.runs.iter().enumerate() {
-            let row = run.id.as_deref().and_then(|id| store.run(id).ok().flatten());
+            let row = run.id.as_ref().and_then(|id| store.run(id).ok().flatten());
             let Some(end) = row.and_then(|row| row.end) else {
                 return Err((Promise::G2, format!("[r{number}] has no end")));
             };
@@ -80,7 +81,7 @@ impl State {
 impl Outside {
     async fn run_to_its_end(&self, handle: &Handle, number: usize, chat: u64) -> Check {
         let asked = RunRequest {
-            run: fresh_id::<8>("run_"),
+            run: RunId(fresh_id::<8>("run_")),
             owner: "program".into(),
             sees_all: false,
             target: RunTarget::Conversation(format!("p{chat}")),

@@ -1,7 +1,7 @@
 //! State of the simulated world, behind one short lock that is never held across an await.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use petasos_core::{InboxId, Millis};
@@ -11,6 +11,7 @@ use tokio::sync::Notify;
 
 use crate::case::{Case, Plan};
 use crate::figures::{Figures, START};
+use crate::home::Home;
 use crate::outside::{Class, Trouble, World};
 use crate::promise::Promise;
 use crate::relay::{Relay, is_connector};
@@ -67,6 +68,8 @@ pub(crate) struct State {
     pub(crate) luck: Rng,
     pub(crate) faults: Rng,
     pub(crate) deaths: Rng,
+    /// The kind of each crash, and what it leaves on disk.
+    pub(crate) crashes: Rng,
     /// No faults any more: everything has to come to rest.
     pub(crate) calm: bool,
     pub(crate) full: bool,
@@ -83,10 +86,7 @@ pub(crate) struct State {
     pub(crate) heard: BTreeMap<Class, Millis>,
     /// How far the gateway's wall clock is ahead of time, in milliseconds.
     pub(crate) ahead: i64,
-    /// The folder that the process uses.
-    pub(crate) home: PathBuf,
-    /// Where the files of the home are while no process runs.
-    pub(crate) files: PathBuf,
+    pub(crate) home: Home,
     /// The last message of the inbox that was looked at.
     pub(crate) newest: InboxId,
     /// The commit under way is the last one of this process.
@@ -114,8 +114,7 @@ impl Outside {
         let mut rng = Rng::new(case.seed, 2);
         let mut world = World::new(plan.chats, plan.relayed, &mut rng);
         let scripted = script(&plan, &mut world, &mut rng);
-        let home = folder.join("home");
-        std::fs::create_dir(&home).expect("a home");
+        let home = Home::new(folder.join("home"));
         let relay = plan.relayed.then(|| Relay::new(folder));
         let mut state = State {
             simulation,
@@ -126,6 +125,7 @@ impl Outside {
             luck: Rng::new(case.seed, 3),
             faults: Rng::new(case.seed, 5),
             deaths: Rng::new(case.seed, 6),
+            crashes: Rng::new(case.seed, 7),
             calm: false,
             full: false,
             life: 0,
@@ -136,7 +136,6 @@ impl Outside {
             up_since: START,
             heard: BTreeMap::new(),
             ahead: 0,
-            files: home.clone(),
             home,
             newest: InboxId(0),
             dies_after_commit: false,

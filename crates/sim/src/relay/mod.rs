@@ -10,13 +10,14 @@ mod process;
 mod wire;
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use petasos_core::Millis;
 use petasos_gateway::shell::LinkHandle;
 use petasos_platforms::relay::Credentials;
 use petasos_runtime::simulation::Process;
 
+use crate::home::Home;
 pub(crate) use process::gateway_adapters;
 use wire::Wire;
 
@@ -30,10 +31,7 @@ const FIRST_PROCESS: u32 = 1 << 20;
 pub(crate) struct Relay {
     stage: Stage,
     life: u32,
-    /// The folder that the process uses.
-    home: PathBuf,
-    /// Where the files of the home are while no process runs.
-    files: PathBuf,
+    pub(crate) home: Home,
     /// How far its wall clock is ahead of time, in milliseconds.
     pub(crate) ahead: i64,
     /// Its disk takes nothing.
@@ -64,13 +62,11 @@ enum Stage {
 impl Relay {
     /// A connector that has enrolled the gateway, in a home beside the gateway's.
     pub(crate) fn new(folder: &Path) -> Self {
-        let home = folder.join("connector");
-        std::fs::create_dir(&home).expect("a home");
+        let home = Home::new(folder.join("connector"));
         Self {
             stage: Stage::Down,
             life: 0,
-            credentials: process::enroll(&home),
-            files: home.clone(),
+            credentials: process::enroll(home.path()),
             home,
             ahead: 0,
             full: false,

@@ -12,7 +12,7 @@ impl State {
     /// After a commit of the connector, before its effects.
     pub(crate) fn connector_committed(&mut self, store: &Reads) -> Check {
         let lost = |error: petasos_store::Error| (Promise::G1, format!("the queue cannot be read: {error}"));
-        let (entries, _idle) = store.queue_of(INSTANCE).map_err(lost)?;
+        let (entries, _idle) = store.queue_of(&INSTANCE.into()).map_err(lost)?;
         for entry in &entries {
             if self.relay().entries.contains_key(&entry.id) {
                 continue;

@@ -12,15 +12,15 @@ use petasos_core::access::Access;
 use petasos_gateway::Error;
 use petasos_platforms::Adapter;
 use petasos_platforms::relay::{self, Credentials, Identity, credentials};
+use petasos_runtime::clock;
 use petasos_store::{Error as StoreError, Store};
-use tokio::time::sleep;
 
 use super::wire::Dialler;
 use super::{INSTANCE, Stage};
 use crate::figures::START;
 use crate::gateway::adapter::Simulated;
-use crate::gateway::disk;
 use crate::gateway::state::{Event, Outside, State};
+use crate::home::Moment;
 use crate::outside::Class;
 use crate::promise::Promise;
 
@@ -34,9 +34,9 @@ const WAKE: &str = "https://wake.example/";
 pub(super) fn enroll(home: &Path) -> Credentials {
     let mut store = Store::open_connector(home.join(petasos_connector::DATABASE)).expect("a new database");
     let gateway = store.write(|tx| {
-        tx.ensure_single_instance(INSTANCE, START)?;
-        tx.put_wake_url(INSTANCE, Some(WAKE))?;
-        tx.add_gateway(GATEWAY, INSTANCE, START)
+        tx.ensure_single_instance(&INSTANCE.into(), START)?;
+        tx.put_wake_url(&INSTANCE.into(), Some(WAKE))?;
+        tx.add_gateway(&GATEWAY.into(), &INSTANCE.into(), START)
     });
     let gateway = gateway.expect("a gateway of its own");
     credentials(GATEWAY, gateway.secrets.first().expect("a secret").clone())
@@ -69,7 +69,7 @@ impl Outside {
         relay.life += 1;
         relay.heard = None;
         relay.stage = Stage::Starting;
-        disk::put_back(&mut relay.files, &relay.home);
+        relay.home.start();
         let process = relay.process();
         let ahead = relay.ahead;
         state.note("the connector starts");
@@ -114,7 +114,7 @@ impl Outside {
     fn connector_config(&self) -> Config {
         let mut state = self.lock();
         let terms = state.plan.session;
-        let home = state.relay().home.clone();
+        let home = state.relay().home.path().to_owned();
         drop(state);
         Config {
             adapters: vec![Adapter::Simulated(Arc::new(Simulated::new(self.clone(), Class::Relayed)))],
@@ -153,17 +153,17 @@ impl Outside {
 }
 
 impl State {
-    /// `kill -9` of the connector.
-    pub(crate) fn crash_connector(&mut self) {
-        self.figures.crashes += 1;
-        self.note("the connector dies");
+    /// `kill -9` of the connector, or a power cut.
+    pub(crate) fn crash_connector(&mut self, moment: Moment) {
+        let crash = self.next_crash();
+        self.note(&format!("the connector dies: {crash:?}"));
         let process = self.relay().process();
         self.simulation.kill(process);
-        self.close_wires_of(process);
+        self.close_wires_of(process, crash);
         let relay = self.relay();
         let stage = std::mem::replace(&mut relay.stage, Stage::Down);
         relay.left_behind.push(stage);
-        relay.files = disk::freeze(&relay.home, relay.life);
+        relay.home.crash(crash, moment);
         self.soon(Event::StartConnector, 200, 20_000);
     }
 }
@@ -180,7 +180,7 @@ impl Wake for Waker {
                 state.soon(Event::Poke, 50, 3_000);
                 state.luck.between(50, 3_000)
             };
-            sleep(Duration::from_millis(wait)).await;
+            clock::sleep(Duration::from_millis(wait)).await;
         })
     }
 }

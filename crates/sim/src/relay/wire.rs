@@ -9,12 +9,13 @@ use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
 use petasos_platforms::simulated::{BoxFuture, Dial, Io};
+use petasos_runtime::clock;
 use petasos_runtime::simulation::Process;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::sync::{Notify, oneshot};
-use tokio::time::sleep;
 
 use crate::gateway::state::{Outside, State};
+use crate::home::Crash;
 use crate::outside::Class;
 use crate::promise::Promise;
 
@@ -197,7 +198,7 @@ impl State {
     }
 
     /// The operating system closes the connections of a dead process, unless the machine died as well.
-    pub(crate) fn close_wires_of(&mut self, process: Process) {
+    pub(crate) fn close_wires_of(&mut self, process: Process, crash: Crash) {
         let Some(relay) = &self.relay else { return };
         let numbers: Vec<_> = relay.wires.keys().copied().collect();
         for number in numbers {
@@ -207,7 +208,7 @@ impl State {
                     continue;
                 }
                 half.open = false;
-                if self.luck.chance(200) {
+                if self.luck.chance(200) || crash.is_power_cut() {
                     self.cut(number);
                 } else {
                     self.send(number, side, Piece::Over(Over::Reset));
@@ -323,7 +324,7 @@ impl Dial for Dialler {
                 let odds = state.plan.wire_odds * 4;
                 (state.luck.between(5, 200), state.luck.between(5, 200), state.fails(odds))
             };
-            sleep(Duration::from_millis(there)).await;
+            clock::sleep(Duration::from_millis(there)).await;
             if fails && outside.lock().luck.chance(300) {
                 // No answer at all: the dial has to time out.
                 return std::future::pending().await;
@@ -338,7 +339,7 @@ impl Dial for Dialler {
                 let _ = answer.send(door.open(shown.as_deref(), far).await);
             }));
             let opened = answered.await.map_err(|_gone| None)?;
-            sleep(Duration::from_millis(back)).await;
+            clock::sleep(Duration::from_millis(back)).await;
             opened.map_err(Some)?;
             Ok(Box::new(near) as Box<dyn Io>)
         })
@@ -358,7 +359,7 @@ impl Outside {
             tokio::select! {
                 biased;
                 () = changed.notified() => {}
-                () = sleep(Duration::from_millis(wait)) => {}
+                () = clock::sleep(Duration::from_millis(wait)) => {}
             }
         }
     }

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use aws_lc_rs::digest;
 use petasos_core::Millis;
+use petasos_core::text::hex;
 use rusqlite::params;
 
 use crate::connection::{Reads, Tx};
@@ -69,8 +70,8 @@ fn new_token() -> Result<LoginToken> {
 
 pub(crate) fn random_hex<const N: usize>() -> Result<String> {
     let mut bytes = [0_u8; N];
-    getrandom::fill(&mut bytes).map_err(|_| Error::Io("the system has no random numbers".into()))?;
-    Ok(bytes.iter().map(|byte| format!("{byte:02x}")).collect())
+    getrandom::fill(&mut bytes).map_err(|_| Error::Io("the system provides no random numbers".into()))?;
+    Ok(hex(&bytes))
 }
 
 pub(crate) fn hash(token: &str) -> Vec<u8> {

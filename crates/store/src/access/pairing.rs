@@ -2,6 +2,7 @@
 
 use aws_lc_rs::{constant_time, digest};
 use petasos_core::pairing::{self, CODE_LEN, CodeApproval, CodeRequest, PairingState, PendingCode};
+use petasos_core::text::hex;
 use petasos_core::{Millis, Platform};
 use rusqlite::{OptionalExtension, params};
 
@@ -69,7 +70,8 @@ impl Tx<'_> {
             return Ok(PairingReply::Silent);
         };
         let mut random = [0_u8; CODE_LEN];
-        getrandom::fill(&mut random).map_err(|_| Error::Io("the system has no random numbers".into()))?;
+        getrandom::fill(&mut random)
+            .map_err(|_| Error::Io("the system provides no random numbers".into()))?;
         let code = pairing::code(random);
         let salt = random_hex::<16>()?;
         let hash = salted_hash(&salt, &code);
@@ -120,8 +122,7 @@ fn salted_hash(salt: &str, code: &str) -> String {
     let mut context = digest::Context::new(&digest::SHA256);
     context.update(salt.as_bytes());
     context.update(code.as_bytes());
-    let hex: String = context.finish().as_ref().iter().map(|byte| format!("{byte:02x}")).collect();
-    format!("{salt}:{hex}")
+    format!("{salt}:{}", hex(context.finish().as_ref()))
 }
 
 fn code_matches(pending: &PendingCode, code: &str) -> bool {

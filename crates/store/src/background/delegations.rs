@@ -1,6 +1,6 @@
 //! Asynchronous delegations: begun before a subagent starts, ended once.
 
-use petasos_core::{Millis, SessionId, SessionKey, Source};
+use petasos_core::{DelegationId, Millis, SessionId, SessionKey, Source};
 use rusqlite::{Row, params};
 
 use crate::connection::{Reads, Tx};
@@ -9,7 +9,7 @@ use crate::value::{at, json, parse, skip_unreadable, time_at};
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct DelegationRow {
-    pub id: String,
+    pub id: DelegationId,
     pub key: SessionKey,
     /// The only transcript that is notified of the end.
     pub session: SessionId,
@@ -22,9 +22,9 @@ pub struct DelegationRow {
 }
 
 impl Reads {
-    pub fn delegation(&self, id: &str) -> Result<Option<DelegationRow>> {
+    pub fn delegation(&self, id: &DelegationId) -> Result<Option<DelegationRow>> {
         let mut read = self.sql("SELECT * FROM delegations WHERE id = ?1")?;
-        read.query_and_then([id], delegation)?.next().transpose()
+        read.query_and_then([id.as_str()], delegation)?.next().transpose()
     }
 
     pub fn open_delegations(&self) -> Result<Vec<DelegationRow>> {
@@ -41,7 +41,7 @@ impl Tx<'_> {
              VALUES (?1, ?2, ?3, ?4, ?5, ?6)",
         )?
         .execute(params![
-            row.id,
+            row.id.as_str(),
             row.key.as_str(),
             row.session.as_str(),
             json(&row.origin)?,
@@ -52,11 +52,17 @@ impl Tx<'_> {
     }
 
     /// `false`: it had already ended.
-    pub fn delegation_ended(&self, id: &str, status: &str, result: &str, now: Millis) -> Result<bool> {
+    pub fn delegation_ended(
+        &self,
+        id: &DelegationId,
+        status: &str,
+        result: &str,
+        now: Millis,
+    ) -> Result<bool> {
         let mut end = self.sql(
             "UPDATE delegations SET status = ?2, result = ?3, ended_at = ?4 WHERE id = ?1 AND ended_at IS NULL",
         )?;
-        Ok(end.execute(params![id, status, result, at(now)])? > 0)
+        Ok(end.execute(params![id.as_str(), status, result, at(now)])? > 0)
     }
 
     /// Records `parent` as the parent of the subagent's session.
@@ -70,7 +76,7 @@ impl Tx<'_> {
 fn delegation(row: &Row<'_>) -> Result<DelegationRow> {
     let origin: String = row.get("origin")?;
     Ok(DelegationRow {
-        id: row.get("id")?,
+        id: DelegationId(row.get("id")?),
         key: SessionKey(row.get("session_key")?),
         session: SessionId(row.get("session")?),
         origin: parse(&origin, "origin of a delegation")?,

@@ -102,7 +102,7 @@ impl Store {
         Self::open_as(path.as_ref(), &schema::CONNECTOR)
     }
 
-    fn open_as(path: &Path, schema: &'static Schema) -> Result<Self, OpenError> {
+    pub(crate) fn open_as(path: &Path, schema: &'static Schema) -> Result<Self, OpenError> {
         crate::salvage::announce_migration(path, schema)?;
         let open::Writer { db, unchecked } = open::writer(path, schema)?;
         let db = Reads(db);
@@ -116,11 +116,6 @@ impl Store {
     /// Whether the pages should be checked during use ([`Reads::check_pieces`]), because a large file was not closed cleanly.
     pub const fn is_unchecked(&self) -> bool {
         self.unchecked
-    }
-
-    /// Whether a damaged database is salvaged at the next start. A connector's is left to the operator.
-    pub fn is_salvageable(&self) -> bool {
-        std::ptr::eq(self.location.schema, &raw const schema::GATEWAY)
     }
 
     pub fn check_files(&self) -> Result<()> {
@@ -220,6 +215,11 @@ impl Store {
         // Fails only on a borrowed connection handle.
         let _ = self.db.0.progress_handler(1, Some(count));
         steps
+    }
+
+    /// Commits are durable only after the next checkpoint. For tests of tests.
+    pub fn skip_commit_syncs(&self) -> Result<()> {
+        Ok(self.db.0.execute_batch("PRAGMA synchronous = NORMAL")?)
     }
 
     /// Limits the file size; writes beyond it fail with [`Error::Full`].

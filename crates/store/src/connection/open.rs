@@ -10,7 +10,7 @@
 
 use std::ffi::OsString;
 use std::fs::{self, File, OpenOptions};
-use std::io::ErrorKind;
+use std::io::{ErrorKind, Write};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
@@ -245,8 +245,9 @@ fn write_marker(path: &Path, schema: &Schema) -> std::io::Result<()> {
         return Ok(());
     }
     let text = "A Petasos database was created in this directory. If it is missing, something removed it.\n";
-    fs::write(&marker, text)?;
-    File::open(&marker)?.sync_all()?;
+    let mut file = OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(&marker)?;
+    file.write_all(text.as_bytes())?;
+    file.sync_all()?;
     sync_folder(path)
 }
 
@@ -266,9 +267,10 @@ pub(crate) fn with_suffix(path: &Path, suffix: &str) -> PathBuf {
 pub(crate) fn open_error(path: &Path, error: Error) -> OpenError {
     match error {
         Error::Corrupt(detail) => OpenError::Corrupt { path: path.into(), detail },
-        Error::NotDatabase => {
-            OpenError::Corrupt { path: path.into(), detail: "its first page is no database header".into() }
-        }
+        Error::NotDatabase => OpenError::Corrupt {
+            path: path.into(),
+            detail: "it does not begin with a database header".into(),
+        },
         error => OpenError::Failed { path: path.into(), error },
     }
 }

@@ -1,6 +1,6 @@
 //! Chats that an instance may write to, and idempotency of requests from gateways.
 
-use petasos_core::{Millis, Platform};
+use petasos_core::{InstanceId, Millis, Platform, SessionKey, TenantId};
 use rusqlite::{OptionalExtension, params};
 
 use crate::connection::{Reads, Tx};
@@ -12,7 +12,7 @@ use crate::value::at;
 pub struct InstanceChat {
     pub platform: Platform,
     pub chat_id: String,
-    pub session_key: String,
+    pub session_key: SessionKey,
     pub thread_id: Option<String>,
     pub scope_id: Option<String>,
     pub chat_type: String,
@@ -31,13 +31,18 @@ pub enum RequestState {
 
 impl Reads {
     /// The chat, if the instance has received a message from it.
-    pub fn known_chat(&self, instance: &str, platform: Platform, chat: &str) -> Result<Option<InstanceChat>> {
+    pub fn known_chat(
+        &self,
+        instance: &InstanceId,
+        platform: Platform,
+        chat: &str,
+    ) -> Result<Option<InstanceChat>> {
         let mut read = self.sql(
             "SELECT session_key, chat_type, name, thread_id, scope_id FROM chats
              WHERE instance = ?1 AND platform = ?2 AND chat_id = ?3 ORDER BY at DESC LIMIT 1",
         )?;
-        let found = read.query_row([instance, platform.as_str(), chat], |row| {
-            let session_key = row.get(0)?;
+        let found = read.query_row([instance.as_str(), platform.as_str(), chat], |row| {
+            let session_key = SessionKey(row.get(0)?);
             let chat_type = row.get(1)?;
             let name = row.get(2)?;
             let chat_id = chat.to_owned();
@@ -49,40 +54,53 @@ impl Reads {
     }
 
     /// Whether the instance has received a message from this thread.
-    pub fn knows_thread(&self, instance: &str, platform: Platform, chat: &str, thread: &str) -> Result<bool> {
+    pub fn knows_thread(
+        &self,
+        instance: &InstanceId,
+        platform: Platform,
+        chat: &str,
+        thread: &str,
+    ) -> Result<bool> {
         let mut read = self.sql(
             "SELECT 1 FROM chats WHERE instance = ?1 AND platform = ?2 AND chat_id = ?3 AND thread_id = ?4",
         )?;
-        Ok(read.exists([instance, platform.as_str(), chat, thread])?)
+        Ok(read.exists([instance.as_str(), platform.as_str(), chat, thread])?)
     }
 
     /// Whether the instance has received a message from this scope, or from the chat of that id.
-    pub fn knows_scope(&self, instance: &str, platform: Platform, scope: &str) -> Result<bool> {
+    pub fn knows_scope(&self, instance: &InstanceId, platform: Platform, scope: &str) -> Result<bool> {
         let mut read = self.sql(
             "SELECT 1 FROM chats WHERE instance = ?1 AND platform = ?2 AND (scope_id = ?3 OR chat_id = ?3)",
         )?;
-        Ok(read.exists([instance, platform.as_str(), scope])?)
+        Ok(read.exists([instance.as_str(), platform.as_str(), scope])?)
     }
 
     /// Whether this message was created by a remembered request of the instance.
-    pub fn is_own_message(&self, instance: &str, message: &str) -> Result<bool> {
+    pub fn is_own_message(&self, instance: &InstanceId, message: &str) -> Result<bool> {
         let mut read = self.sql("SELECT 1 FROM requests WHERE instance = ?1 AND message = ?2")?;
-        Ok(read.exists([instance, message])?)
+        Ok(read.exists([instance.as_str(), message])?)
     }
 
     /// Instance and chat of a session of this tenant.
-    pub fn session_of(&self, tenant: &str, session_key: &str) -> Result<Option<(String, String)>> {
+    pub fn session_of(
+        &self,
+        tenant: &TenantId,
+        session_key: &SessionKey,
+    ) -> Result<Option<(InstanceId, String)>> {
         let mut read = self.sql(
             "SELECT c.instance, c.chat_id FROM chats c JOIN instances i ON i.id = c.instance
              WHERE c.session_key = ?2 AND i.tenant = ?1 ORDER BY c.at DESC LIMIT 1",
         )?;
-        Ok(read.query_row([tenant, session_key], |row| Ok((row.get(0)?, row.get(1)?))).optional()?)
+        let found = read.query_row([tenant.as_str(), session_key.as_str()], |row| {
+            Ok((InstanceId(row.get(0)?), row.get(1)?))
+        });
+        Ok(found.optional()?)
     }
 
-    pub fn request(&self, instance: &str, request: &str) -> Result<RequestState> {
+    pub fn request(&self, instance: &InstanceId, request: &str) -> Result<RequestState> {
         let mut read = self.sql("SELECT answer FROM requests WHERE instance = ?1 AND request = ?2")?;
         let found: Option<Option<String>> =
-            read.query_row([instance, request], |row| row.get(0)).optional()?;
+            read.query_row([instance.as_str(), request], |row| row.get(0)).optional()?;
         Ok(match found {
             None => RequestState::New,
             Some(None) => RequestState::InProgress,
@@ -92,7 +110,7 @@ impl Reads {
 }
 
 impl Tx<'_> {
-    pub(super) fn put_chat(&self, instance: &str, chat: &InstanceChat, now: Millis) -> Result<()> {
+    pub(super) fn put_chat(&self, instance: &InstanceId, chat: &InstanceChat, now: Millis) -> Result<()> {
         self.sql(
             "INSERT INTO chats (instance, platform, chat_id, session_key, thread_id, scope_id, chat_type, name, at)
              VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9) ON CONFLICT (instance, platform, chat_id, session_key)
@@ -100,10 +118,10 @@ impl Tx<'_> {
                  chat_type = excluded.chat_type, name = excluded.name, at = excluded.at",
         )?
         .execute(params![
-            instance,
+            instance.as_str(),
             chat.platform.as_str(),
             chat.chat_id,
-            chat.session_key,
+            chat.session_key.as_str(),
             chat.thread_id,
             chat.scope_id,
             chat.chat_type,
@@ -114,20 +132,20 @@ impl Tx<'_> {
     }
 
     /// Makes the chat exclusive to this instance: other instances lose it and their permissions for it.
-    pub fn assign_chat(&self, platform: Platform, chat: &str, instance: &str) -> Result<()> {
+    pub fn assign_chat(&self, platform: Platform, chat: &str, instance: &InstanceId) -> Result<()> {
         for table in ["chats", "vault"] {
             let take = format!("DELETE FROM {table} WHERE platform = ?1 AND chat_id = ?2 AND instance != ?3");
-            self.sql(&take)?.execute([platform.as_str(), chat, instance])?;
+            self.sql(&take)?.execute([platform.as_str(), chat, instance.as_str()])?;
         }
         Ok(())
     }
 
     /// Call before the platform is called. Any result but `New` means: do not call it.
-    pub fn begin_request(&self, instance: &str, request: &str, now: Millis) -> Result<RequestState> {
+    pub fn begin_request(&self, instance: &InstanceId, request: &str, now: Millis) -> Result<RequestState> {
         let known = self.request(instance, request)?;
         if known == RequestState::New {
             self.sql("INSERT INTO requests (instance, request, at) VALUES (?1, ?2, ?3)")?
-                .execute(params![instance, request, at(now)])?;
+                .execute(params![instance.as_str(), request, at(now)])?;
         }
         Ok(known)
     }
@@ -135,20 +153,20 @@ impl Tx<'_> {
     /// `message`: the platform message that the request created.
     pub fn finish_request(
         &self,
-        instance: &str,
+        instance: &InstanceId,
         request: &str,
         answer: &str,
         message: Option<&str>,
     ) -> Result<()> {
         self.sql("UPDATE requests SET answer = ?3, message = ?4 WHERE instance = ?1 AND request = ?2")?
-            .execute(params![instance, request, answer, message])?;
+            .execute(params![instance.as_str(), request, answer, message])?;
         Ok(())
     }
 
     /// For a request that certainly had no effect, so that it may be repeated.
-    pub fn delete_request(&self, instance: &str, request: &str) -> Result<()> {
+    pub fn delete_request(&self, instance: &InstanceId, request: &str) -> Result<()> {
         self.sql("DELETE FROM requests WHERE instance = ?1 AND request = ?2")?
-            .execute([instance, request])?;
+            .execute([instance.as_str(), request])?;
         Ok(())
     }
 

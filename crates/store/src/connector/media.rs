@@ -2,7 +2,7 @@
 
 use std::collections::HashSet;
 
-use petasos_core::Millis;
+use petasos_core::{InstanceId, Millis};
 use rusqlite::{OptionalExtension, params};
 
 use crate::connection::{Reads, Tx};
@@ -12,7 +12,7 @@ use crate::value::{amount, at, count};
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Media {
     pub id: String,
-    pub instance: String,
+    pub instance: InstanceId,
     /// Platform reference, as JSON; `None`: the file is stored locally under its id.
     pub reference: Option<String>,
     pub name: Option<String>,
@@ -22,15 +22,15 @@ pub struct Media {
 }
 
 impl Reads {
-    pub fn media(&self, id: &str, instance: &str, now: Millis) -> Result<Option<Media>> {
+    pub fn media(&self, id: &str, instance: &InstanceId, now: Millis) -> Result<Option<Media>> {
         let mut read = self.sql(
             "SELECT reference, name, mime, expires_at, size FROM media
              WHERE id = ?1 AND instance = ?2 AND expires_at > ?3",
         )?;
-        let found = read.query_row(params![id, instance, at(now)], |row| {
+        let found = read.query_row(params![id, instance.as_str(), at(now)], |row| {
             let expires_at = crate::value::time(row.get(3)?);
             let id = id.to_owned();
-            let instance = instance.to_owned();
+            let instance = instance.clone();
             Ok(Media {
                 id,
                 instance,
@@ -50,10 +50,10 @@ impl Reads {
     }
 
     /// Total bytes of the locally stored files of an instance.
-    pub fn media_bytes(&self, instance: &str) -> Result<u64> {
+    pub fn media_bytes(&self, instance: &InstanceId) -> Result<u64> {
         let mut read =
             self.sql("SELECT coalesce(sum(size), 0) FROM media WHERE instance = ?1 AND reference IS NULL")?;
-        Ok(count(read.query_row([instance], |row| row.get(0))?))
+        Ok(count(read.query_row([instance.as_str()], |row| row.get(0))?))
     }
 }
 
@@ -64,7 +64,15 @@ impl Tx<'_> {
             "INSERT INTO media (id, instance, reference, name, mime, size, expires_at)
              VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)",
         )?
-        .execute(params![id, instance, reference, name, mime, amount(*size), at(*expires_at)])?;
+        .execute(params![
+            id,
+            instance.as_str(),
+            reference,
+            name,
+            mime,
+            amount(*size),
+            at(*expires_at)
+        ])?;
         Ok(())
     }
 

@@ -27,6 +27,7 @@ pub use chats::{InstanceChat, RequestState};
 pub use media::Media;
 pub use queue::{Arrival, DeadLetter, QueueDepth};
 pub use routing::ChatPolicy;
+pub(crate) use tenants::UNCLAIMED_TENANT;
 pub use tenants::{GatewayCredentials, GatewayRow, Holdings, Instance};
 pub use tokens::EnrollmentOutcome;
 pub use vault::Permission;

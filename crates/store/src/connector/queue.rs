@@ -1,6 +1,6 @@
 //! Queue of each instance. Every write is part of the caller's transaction.
 
-use petasos_core::{LinkId, Millis};
+use petasos_core::{InstanceId, LinkId, Millis, TenantId};
 use petasos_relay::session::{Carries, DeadLetterReason, Entry};
 use rusqlite::{OptionalExtension, Row, params};
 
@@ -25,8 +25,8 @@ pub struct Arrival {
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct QueueDepth {
-    pub instance: String,
-    pub tenant: String,
+    pub instance: InstanceId,
+    pub tenant: TenantId,
     pub idle: bool,
     pub entries: u64,
     pub bytes: u64,
@@ -37,7 +37,7 @@ pub struct QueueDepth {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct DeadLetter {
     pub id: String,
-    pub instance: String,
+    pub instance: InstanceId,
     pub platform: String,
     pub why: String,
     pub at: Millis,
@@ -45,19 +45,19 @@ pub struct DeadLetter {
 
 impl Reads {
     /// Queued entries of an instance, oldest first, and whether it is idle.
-    pub fn queue_of(&self, instance: &str) -> Result<(Vec<Entry>, bool)> {
+    pub fn queue_of(&self, instance: &InstanceId) -> Result<(Vec<Entry>, bool)> {
         let mut read = self.sql(
             "SELECT id, platform, carries, size, strikes, at FROM queue WHERE instance = ?1 ORDER BY number",
         )?;
-        let entries = read.query_and_then([instance], entry)?.collect::<Result<_>>()?;
+        let entries = read.query_and_then([instance.as_str()], entry)?.collect::<Result<_>>()?;
         let mut read = self.sql("SELECT idle FROM instances WHERE id = ?1")?;
-        let idle: Option<bool> = read.query_row([instance], |row| row.get(0)).optional()?;
+        let idle: Option<bool> = read.query_row([instance.as_str()], |row| row.get(0)).optional()?;
         Ok((entries, idle.unwrap_or_default()))
     }
 
-    pub fn instances_with_work(&self) -> Result<Vec<String>> {
+    pub fn instances_with_work(&self) -> Result<Vec<InstanceId>> {
         let mut read = self.sql("SELECT DISTINCT instance FROM queue ORDER BY instance")?;
-        read.query_and_then([], |row| Ok(row.get(0)?))?.collect()
+        read.query_and_then([], |row| Ok(InstanceId(row.get(0)?)))?.collect()
     }
 
     pub fn payload(&self, id: &str) -> Result<Option<(Carries, String)>> {
@@ -84,8 +84,8 @@ impl Reads {
             let bytes = row.get(4)?;
             let dead = row.get(5)?;
             Ok(QueueDepth {
-                instance: row.get(0)?,
-                tenant: row.get(1)?,
+                instance: InstanceId(row.get(0)?),
+                tenant: TenantId(row.get(1)?),
                 idle: row.get(2)?,
                 entries: count(entries),
                 bytes: count(bytes),
@@ -100,7 +100,7 @@ impl Reads {
             self.sql("SELECT id, instance, platform, why, at FROM dead ORDER BY at DESC, id DESC LIMIT ?1")?;
         let letters = read.query_and_then([sql_limit(limit)], |row| {
             let id = row.get(0)?;
-            let instance = row.get(1)?;
+            let instance = InstanceId(row.get(1)?);
             let platform = row.get(2)?;
             Ok(DeadLetter { id, instance, platform, why: row.get(3)?, at: time_at(row, 4)? })
         })?;
@@ -109,7 +109,7 @@ impl Reads {
 }
 
 impl Tx<'_> {
-    pub fn enqueue(&self, instance: &str, arrival: &Arrival) -> Result<()> {
+    pub fn enqueue(&self, instance: &InstanceId, arrival: &Arrival) -> Result<()> {
         let Arrival { entry, payload, .. } = arrival;
         self.sql(
             "INSERT INTO queue (id, instance, platform, carries, payload, size, strikes, at)
@@ -117,7 +117,7 @@ impl Tx<'_> {
         )?
         .execute(params![
             entry.id,
-            instance,
+            instance.as_str(),
             entry.platform,
             name(entry.carries),
             payload,
@@ -129,7 +129,7 @@ impl Tx<'_> {
     }
 
     /// Records an event that bypasses the queue, so that it is not processed again.
-    pub fn record_event(&self, instance: &str, arrival: &Arrival) -> Result<()> {
+    pub fn record_event(&self, instance: &InstanceId, arrival: &Arrival) -> Result<()> {
         let (link, dedup) = &arrival.seen;
         self.record_identity(link, dedup, arrival.entry.at)?;
         match &arrival.chat {
@@ -149,8 +149,8 @@ impl Tx<'_> {
     }
 
     /// Removes an acknowledged entry; no error if it is already gone.
-    pub fn acknowledge(&self, instance: &str, id: &str) -> Result<()> {
-        self.sql("DELETE FROM queue WHERE id = ?1 AND instance = ?2")?.execute([id, instance])?;
+    pub fn acknowledge(&self, instance: &InstanceId, id: &str) -> Result<()> {
+        self.sql("DELETE FROM queue WHERE id = ?1 AND instance = ?2")?.execute([id, instance.as_str()])?;
         Ok(())
     }
 
@@ -167,13 +167,13 @@ impl Tx<'_> {
         .execute(params![id, reason(why), at(now)])?;
         let mut taken = self.sql("DELETE FROM queue WHERE id = ?1 RETURNING instance")?;
         let instance: Option<String> = taken.query_row([id], |row| row.get(0)).optional()?;
-        instance.map_or(Ok(()), |instance| self.prune_dead_letters(&instance))
+        instance.map_or(Ok(()), |instance| self.prune_dead_letters(&InstanceId(instance)))
     }
 
     /// Dead-letters an event that never entered the queue. `None`: it exceeds the longest frame.
     pub fn dead_letter_arrival(
         &self,
-        instance: &str,
+        instance: &InstanceId,
         arrival: &Arrival,
         why: Option<DeadLetterReason>,
     ) -> Result<()> {
@@ -182,33 +182,41 @@ impl Tx<'_> {
         self.sql(
             "INSERT INTO dead (id, instance, platform, payload, why, at) VALUES (?1, ?2, ?3, ?4, ?5, ?6)",
         )?
-        .execute(params![entry.id, instance, entry.platform, payload, why, at(entry.at)])?;
+        .execute(params![
+            entry.id,
+            instance.as_str(),
+            entry.platform,
+            payload,
+            why,
+            at(entry.at)
+        ])?;
         self.record_event(instance, arrival)?;
         self.prune_dead_letters(instance)
     }
 
-    fn prune_dead_letters(&self, instance: &str) -> Result<()> {
+    fn prune_dead_letters(&self, instance: &InstanceId) -> Result<()> {
         self.sql(
             "DELETE FROM dead WHERE instance = ?1 AND id NOT IN
              (SELECT id FROM (SELECT id, at, sum(octet_length(payload)) OVER (ORDER BY at DESC, id DESC) AS bytes
                               FROM dead WHERE instance = ?1)
               WHERE bytes <= ?3 ORDER BY at DESC, id DESC LIMIT ?2)",
         )?
-        .execute(params![instance, sql_limit(MAX_DEAD_LETTERS), amount(MAX_DEAD_LETTER_BYTES)])?;
+        .execute(params![instance.as_str(), sql_limit(MAX_DEAD_LETTERS), amount(MAX_DEAD_LETTER_BYTES)])?;
         Ok(())
     }
 
-    pub fn set_idle(&self, instance: &str, idle: bool) -> Result<()> {
-        let done =
-            self.sql("UPDATE instances SET idle = ?2 WHERE id = ?1")?.execute(params![instance, idle])?;
+    pub fn set_idle(&self, instance: &InstanceId, idle: bool) -> Result<()> {
+        let done = self
+            .sql("UPDATE instances SET idle = ?2 WHERE id = ?1")?
+            .execute(params![instance.as_str(), idle])?;
         if done == 0 { Err(Error::Missing("instance")) } else { Ok(()) }
     }
 
     /// Assigns the instance to a socket on this node, under a new and higher epoch.
-    pub fn claim_instance(&self, instance: &str, node: &str) -> Result<u64> {
+    pub fn claim_instance(&self, instance: &InstanceId, node: &str) -> Result<u64> {
         let mut claim =
             self.sql("UPDATE instances SET epoch = epoch + 1, node = ?2 WHERE id = ?1 RETURNING epoch")?;
-        let epoch = claim.query_row([instance, node], |row| row.get(0)).optional()?;
+        let epoch = claim.query_row([instance.as_str(), node], |row| row.get(0)).optional()?;
         epoch.map(count).ok_or(Error::Missing("instance"))
     }
 }

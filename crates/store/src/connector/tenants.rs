@@ -1,6 +1,6 @@
 //! Tenants, their instances, and the credentials of gateways.
 
-use petasos_core::Millis;
+use petasos_core::{GatewayId, InstanceId, Millis, TenantId};
 use rusqlite::{OptionalExtension, Row, params};
 
 use crate::access::logins::random_hex;
@@ -11,9 +11,9 @@ use crate::value::{at, time_at};
 /// Identity and secrets of an authorised gateway, as stored. The gateway itself cannot change them.
 #[derive(Clone, PartialEq, Eq)]
 pub struct GatewayCredentials {
-    pub id: String,
-    pub instance: String,
-    pub tenant: String,
+    pub id: GatewayId,
+    pub instance: InstanceId,
+    pub tenant: TenantId,
     pub secrets: Vec<String>,
     pub delivery_key: String,
 }
@@ -31,17 +31,17 @@ impl std::fmt::Debug for GatewayCredentials {
 /// A gateway without its secrets.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct GatewayRow {
-    pub id: String,
-    pub instance: String,
-    pub tenant: String,
+    pub id: GatewayId,
+    pub instance: InstanceId,
+    pub tenant: TenantId,
     pub revoked: bool,
     pub created_at: Millis,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Instance {
-    pub id: String,
-    pub tenant: String,
+    pub id: InstanceId,
+    pub tenant: TenantId,
     pub wake_url: Option<String>,
 }
 
@@ -52,21 +52,22 @@ pub struct Holdings {
 }
 
 /// Tenant of instances that are not claimed yet.
-const UNCLAIMED_TENANT: &str = "default";
+pub(crate) const UNCLAIMED_TENANT: &str = "default";
 
 const SELECT_GATEWAY: &str = "SELECT g.id, g.instance, i.tenant, g.secret,
         CASE WHEN g.former_until > ?2 THEN g.former END, g.delivery_key
     FROM gateways g JOIN instances i ON i.id = g.instance";
 
 impl Reads {
-    pub fn tenants(&self) -> Result<Vec<String>> {
-        self.sql("SELECT id FROM tenants ORDER BY id")?.query_and_then([], |row| Ok(row.get(0)?))?.collect()
+    pub fn tenants(&self) -> Result<Vec<TenantId>> {
+        let mut read = self.sql("SELECT id FROM tenants ORDER BY id")?;
+        read.query_and_then([], |row| Ok(TenantId(row.get(0)?)))?.collect()
     }
 
     /// A gateway that is not revoked.
-    pub fn gateway(&self, id: &str, now: Millis) -> Result<Option<GatewayCredentials>> {
+    pub fn gateway(&self, id: &GatewayId, now: Millis) -> Result<Option<GatewayCredentials>> {
         let mut read = self.sql(&format!("{SELECT_GATEWAY} WHERE g.id = ?1 AND g.revoked_at IS NULL"))?;
-        read.query_and_then(params![id, at(now)], gateway)?.next().transpose()
+        read.query_and_then(params![id.as_str(), at(now)], gateway)?.next().transpose()
     }
 
     pub fn gateways(&self) -> Result<Vec<GatewayRow>> {
@@ -75,36 +76,40 @@ impl Reads {
              FROM gateways g JOIN instances i ON i.id = g.instance ORDER BY g.id",
         )?;
         let rows = read.query_and_then([], |row| {
-            let id = row.get(0)?;
-            let instance = row.get(1)?;
-            let tenant = row.get(2)?;
+            let id = GatewayId(row.get(0)?);
+            let instance = InstanceId(row.get(1)?);
+            let tenant = TenantId(row.get(2)?);
             Ok(GatewayRow { id, instance, tenant, revoked: row.get(3)?, created_at: time_at(row, 4)? })
         })?;
         rows.collect()
     }
 
     /// Number of instances and gateways of a tenant, including revoked gateways that are still listed.
-    pub fn holdings(&self, tenant: &str) -> Result<Holdings> {
+    pub fn holdings(&self, tenant: &TenantId) -> Result<Holdings> {
         let mut read = self.sql(
             "SELECT (SELECT count(*) FROM instances WHERE tenant = ?1),
                     (SELECT count(*) FROM gateways g JOIN instances i ON i.id = g.instance WHERE i.tenant = ?1)",
         )?;
-        Ok(read.query_row([tenant], |row| Ok(Holdings { instances: row.get(0)?, gateways: row.get(1)? }))?)
+        Ok(read.query_row([tenant.as_str()], |row| {
+            Ok(Holdings { instances: row.get(0)?, gateways: row.get(1)? })
+        })?)
     }
 
     /// Whether the instance is unclaimed while several tenants could claim it.
-    pub fn is_contested(&self, instance: &str) -> Result<bool> {
+    pub fn is_contested(&self, instance: &InstanceId) -> Result<bool> {
         let mut read = self.sql(
             "SELECT 1 FROM instances WHERE id = ?1 AND tenant = ?2
              AND (SELECT count(*) FROM tenants WHERE id <> ?2) > 1",
         )?;
-        Ok(read.exists([instance, UNCLAIMED_TENANT])?)
+        Ok(read.exists([instance.as_str(), UNCLAIMED_TENANT])?)
     }
 
-    pub fn instance(&self, id: &str) -> Result<Option<Instance>> {
+    pub fn instance(&self, id: &InstanceId) -> Result<Option<Instance>> {
         let mut read = self.sql("SELECT id, tenant, wake_url FROM instances WHERE id = ?1")?;
-        let found = read.query_row([id], |row| {
-            Ok(Instance { id: row.get(0)?, tenant: row.get(1)?, wake_url: row.get(2)? })
+        let found = read.query_row([id.as_str()], |row| {
+            let id = InstanceId(row.get(0)?);
+            let tenant = TenantId(row.get(1)?);
+            Ok(Instance { id, tenant, wake_url: row.get(2)? })
         });
         Ok(found.optional()?)
     }
@@ -117,48 +122,55 @@ impl Reads {
 
 impl Tx<'_> {
     /// `false`: it already exists.
-    pub fn add_tenant(&self, id: &str, now: Millis) -> Result<bool> {
+    pub fn add_tenant(&self, id: &TenantId, now: Millis) -> Result<bool> {
         let mut add =
             self.sql("INSERT INTO tenants (id, created_at) VALUES (?1, ?2) ON CONFLICT DO NOTHING")?;
-        Ok(add.execute(params![id, at(now)])? > 0)
+        Ok(add.execute(params![id.as_str(), at(now)])? > 0)
     }
 
     /// Creates the instance of single-instance mode, unclaimed: the tenant is set when a gateway is added for it.
-    pub fn ensure_single_instance(&self, id: &str, now: Millis) -> Result<()> {
+    pub fn ensure_single_instance(&self, id: &InstanceId, now: Millis) -> Result<()> {
         if self.instance(id)?.is_some() {
             return Ok(());
         }
-        self.add_tenant(UNCLAIMED_TENANT, now)?;
-        self.ensure_instance(id, UNCLAIMED_TENANT, now)
+        let unclaimed = TenantId::from(UNCLAIMED_TENANT);
+        self.add_tenant(&unclaimed, now)?;
+        self.ensure_instance(id, &unclaimed, now)
     }
 
     /// Creates the instance if absent. Fails with a conflict if it belongs to another tenant.
-    pub fn ensure_instance(&self, id: &str, tenant: &str, now: Millis) -> Result<()> {
-        if !self.sql("SELECT 1 FROM tenants WHERE id = ?1")?.exists([tenant])? {
+    pub fn ensure_instance(&self, id: &InstanceId, tenant: &TenantId, now: Millis) -> Result<()> {
+        if !self.sql("SELECT 1 FROM tenants WHERE id = ?1")?.exists([tenant.as_str()])? {
             return Err(Error::Missing("tenant"));
         }
         self.sql(
             "INSERT INTO instances (id, tenant, created_at) VALUES (?1, ?2, ?3) ON CONFLICT DO NOTHING",
         )?
-        .execute(params![id, tenant, at(now)])?;
+        .execute(params![id.as_str(), tenant.as_str(), at(now)])?;
         // Claims an unclaimed instance.
         self.sql(
             "UPDATE instances SET tenant = ?2 WHERE id = ?1 AND tenant = ?3
              AND NOT EXISTS (SELECT 1 FROM gateways WHERE instance = ?1)",
         )?
-        .execute([id, tenant, UNCLAIMED_TENANT])?;
+        .execute([id.as_str(), tenant.as_str(), UNCLAIMED_TENANT])?;
         match self.instance(id)? {
-            Some(found) if found.tenant == tenant => Ok(()),
+            Some(found) if found.tenant == *tenant => Ok(()),
             Some(_) | None => Err(Error::Conflict("the instance belongs to another tenant")),
         }
     }
 
-    pub fn put_wake_url(&self, instance: &str, url: Option<&str>) -> Result<()> {
-        self.sql("UPDATE instances SET wake_url = ?2 WHERE id = ?1")?.execute(params![instance, url])?;
+    pub fn put_wake_url(&self, instance: &InstanceId, url: Option<&str>) -> Result<()> {
+        self.sql("UPDATE instances SET wake_url = ?2 WHERE id = ?1")?
+            .execute(params![instance.as_str(), url])?;
         Ok(())
     }
 
-    pub fn add_gateway(&self, id: &str, instance: &str, now: Millis) -> Result<GatewayCredentials> {
+    pub fn add_gateway(
+        &self,
+        id: &GatewayId,
+        instance: &InstanceId,
+        now: Millis,
+    ) -> Result<GatewayCredentials> {
         let secret = random_hex::<32>()?;
         let key = random_hex::<32>()?;
         let added = self
@@ -166,22 +178,22 @@ impl Tx<'_> {
                 "INSERT INTO gateways (id, instance, secret, delivery_key, created_at)
                  VALUES (?1, ?2, ?3, ?4, ?5) ON CONFLICT DO NOTHING",
             )?
-            .execute(params![id, instance, secret, key, at(now)])?;
+            .execute(params![id.as_str(), instance.as_str(), secret, key, at(now)])?;
         if added == 0 {
-            return Err(Error::Conflict("there is a gateway of this name"));
+            return Err(Error::Conflict("a gateway of this name already exists"));
         }
         self.gateway(id, now)?.ok_or(Error::Missing("gateway"))
     }
 
     /// Replaces the secret; the previous one stays valid until `until`.
-    pub fn rotate_gateway(&self, id: &str, until: Millis, now: Millis) -> Result<GatewayCredentials> {
+    pub fn rotate_gateway(&self, id: &GatewayId, until: Millis, now: Millis) -> Result<GatewayCredentials> {
         let secret = random_hex::<32>()?;
         let done = self
             .sql(
                 "UPDATE gateways SET former = secret, former_until = ?3, secret = ?2
                  WHERE id = ?1 AND revoked_at IS NULL",
             )?
-            .execute(params![id, secret, at(until)])?;
+            .execute(params![id.as_str(), secret, at(until)])?;
         if done == 0 {
             return Err(Error::Missing("gateway"));
         }
@@ -189,10 +201,10 @@ impl Tx<'_> {
     }
 
     /// Rejects the gateway from now on. Its name is not reused.
-    pub fn revoke_gateway(&self, id: &str, now: Millis) -> Result<()> {
+    pub fn revoke_gateway(&self, id: &GatewayId, now: Millis) -> Result<()> {
         let done = self
             .sql("UPDATE gateways SET revoked_at = coalesce(revoked_at, ?2) WHERE id = ?1")?
-            .execute(params![id, at(now)])?;
+            .execute(params![id.as_str(), at(now)])?;
         if done == 0 {
             return Err(Error::Missing("gateway"));
         }
@@ -200,16 +212,16 @@ impl Tx<'_> {
     }
 
     /// Removes all routing to an instance. Its queue stays until it expires.
-    pub fn deprovision(&self, instance: &str, now: Millis) -> Result<()> {
+    pub fn deprovision(&self, instance: &InstanceId, now: Millis) -> Result<()> {
         self.sql("UPDATE gateways SET revoked_at = coalesce(revoked_at, ?2) WHERE instance = ?1")?
-            .execute(params![instance, at(now)])?;
+            .execute(params![instance.as_str(), at(now)])?;
         for table in ["authors", "principals", "scopes", "links", "policies", "chats", "vault"] {
-            self.sql(&format!("DELETE FROM {table} WHERE instance = ?1"))?.execute([instance])?;
+            self.sql(&format!("DELETE FROM {table} WHERE instance = ?1"))?.execute([instance.as_str()])?;
         }
-        self.sql("UPDATE authors SET direct = NULL WHERE direct = ?1")?.execute([instance])?;
+        self.sql("UPDATE authors SET direct = NULL WHERE direct = ?1")?.execute([instance.as_str()])?;
         // Local files are removed by the next sweep.
         self.sql("UPDATE media SET expires_at = min(expires_at, ?2) WHERE instance = ?1")?
-            .execute(params![instance, at(now)])?;
+            .execute(params![instance.as_str(), at(now)])?;
         self.bump_revision()
     }
 
@@ -241,9 +253,9 @@ fn gateway(row: &Row<'_>) -> Result<GatewayCredentials> {
     let secret: String = row.get(3)?;
     let former: Option<String> = row.get(4)?;
     Ok(GatewayCredentials {
-        id: row.get(0)?,
-        instance: row.get(1)?,
-        tenant: row.get(2)?,
+        id: GatewayId(row.get(0)?),
+        instance: InstanceId(row.get(1)?),
+        tenant: TenantId(row.get(2)?),
         secrets: std::iter::once(secret).chain(former).collect(),
         delivery_key: row.get(5)?,
     })

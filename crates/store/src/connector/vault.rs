@@ -1,6 +1,6 @@
 //! Credential vault: platform permissions that never leave the connector.
 
-use petasos_core::{Millis, Platform, Secret};
+use petasos_core::{InstanceId, Millis, Platform, Secret, SessionKey};
 use rusqlite::{OptionalExtension, params};
 
 use crate::connection::{Reads, Tx};
@@ -10,11 +10,11 @@ use crate::value::at;
 #[derive(Debug, Clone)]
 pub struct Permission {
     pub id: String,
-    pub instance: String,
+    pub instance: InstanceId,
     pub platform: Platform,
     /// Chat and session for which the permission is valid.
     pub chat_id: String,
-    pub session_key: String,
+    pub session_key: SessionKey,
     pub kind: String,
     pub value: Secret,
     pub expires_at: Millis,
@@ -24,7 +24,7 @@ impl Reads {
     pub fn permission(
         &self,
         id: &str,
-        instance: &str,
+        instance: &InstanceId,
         platform: Platform,
         chat: &str,
         now: Millis,
@@ -33,15 +33,16 @@ impl Reads {
             "SELECT value FROM vault
              WHERE id = ?1 AND instance = ?2 AND platform = ?3 AND chat_id = ?4 AND expires_at > ?5",
         )?;
-        let found = read.query_row(params![id, instance, platform.as_str(), chat, at(now)], |row| row.get(0));
+        let row = params![id, instance.as_str(), platform.as_str(), chat, at(now)];
+        let found = read.query_row(row, |row| row.get(0));
         Ok(found.optional()?.map(|value: String| Secret::new(value)))
     }
 
     /// Newest permission of a session: its chat and value.
     pub fn permission_of(
         &self,
-        instance: &str,
-        session_key: &str,
+        instance: &InstanceId,
+        session_key: &SessionKey,
         kind: &str,
         now: Millis,
     ) -> Result<Option<(String, Secret)>> {
@@ -50,9 +51,8 @@ impl Reads {
              WHERE instance = ?1 AND session_key = ?2 AND kind = ?3 AND expires_at > ?4
              ORDER BY expires_at DESC LIMIT 1",
         )?;
-        let found = read.query_row(params![instance, session_key, kind, at(now)], |row| {
-            Ok((row.get(0)?, Secret::new(row.get::<_, String>(1)?)))
-        });
+        let row = params![instance.as_str(), session_key.as_str(), kind, at(now)];
+        let found = read.query_row(row, |row| Ok((row.get(0)?, Secret::new(row.get::<_, String>(1)?))));
         Ok(found.optional()?)
     }
 }
@@ -66,10 +66,10 @@ impl Tx<'_> {
         )?
         .execute(params![
             id,
-            instance,
+            instance.as_str(),
             platform.as_str(),
             chat_id,
-            session_key,
+            session_key.as_str(),
             kind,
             value.expose(),
             at(*expires_at)

@@ -143,7 +143,7 @@ impl Tx<'_> {
     pub fn rewrite(&self, id: InboxId, inbound: &Inbound) -> Result<()> {
         let mut rewrite = self.sql("UPDATE inbox SET message = ?2 WHERE id = ?1 AND state = 'queued'")?;
         match rewrite.execute(params![id.0, json(inbound)?])? {
-            0 => Err(Error::Conflict("the message does not wait any more")),
+            0 => Err(Error::Conflict("the message is no longer waiting")),
             _ => Ok(()),
         }
     }

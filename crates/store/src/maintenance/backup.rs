@@ -9,7 +9,8 @@ use serde::{Deserialize, Serialize};
 
 use crate::connection::{Reader, Reads};
 use crate::error::{Error, OpenError, Result};
-use crate::schema::{self, Schema};
+use crate::salvage::BACKUP_COPY;
+use crate::schema::{self, DatabaseKind, Schema};
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CheckedCopy {
@@ -66,18 +67,41 @@ impl Reads {
 
 /// Opens a copy that no process uses, and verifies all of it.
 pub fn check_copy(path: &Path) -> Result<CheckedCopy, OpenError> {
+    let (reads, schema) = open_checked(path, &schema::GATEWAY)?;
+    let read = || Ok(CheckedCopy { schema, rows: row_counts(&reads)?, progress: reads.progress()? });
+    read().map_err(|error| OpenError::Failed { path: path.into(), error })
+}
+
+/// Completes a copy of a connector's database and verifies all of it. Returns the number of rows. The connector that
+/// starts on this copy treats its requests as unknown.
+pub fn finish_connector_copy(path: &Path) -> Result<u64, OpenError> {
     let failed = |error: Error| OpenError::Failed { path: path.into(), error };
-    let checked = check(path, &schema::GATEWAY).map_err(failed)?;
+    let mark = |db: Connection| -> Result<()> {
+        db.execute("INSERT OR REPLACE INTO meta (key, value) VALUES (?1, 'yes')", [BACKUP_COPY])?;
+        db.close().map_err(|(_, error)| error.into())
+    };
+    Connection::open(path).map_err(Error::from).and_then(mark).map_err(failed)?;
+    let (reads, _) = open_checked(path, &schema::CONNECTOR)?;
+    Ok(row_counts(&reads).map_err(failed)?.values().sum())
+}
+
+/// The copy and its schema version.
+fn open_checked(path: &Path, schema: &Schema) -> Result<(Reads, u32), OpenError> {
+    let checked = check(path, schema).map_err(|error| OpenError::Failed { path: path.into(), error })?;
     checked.map_err(|detail| OpenError::Corrupt { path: path.into(), detail })
 }
 
-fn check(path: &Path, schema: &Schema) -> Result<Result<CheckedCopy, String>> {
+fn check(path: &Path, schema: &Schema) -> Result<Result<(Reads, u32), String>> {
     let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX;
     let reads = Reads::new(Connection::open_with_flags(path, flags)?);
     let version: u32 = reads.sql("PRAGMA user_version")?.query_row([], |row| row.get(0))?;
     let kind: i32 = reads.sql("PRAGMA application_id")?.query_row([], |row| row.get(0))?;
     if kind != schema.application() {
-        return Ok(Err("it is not a database of a Petasos gateway".into()));
+        let kind = match schema.kind {
+            DatabaseKind::Gateway => "gateway",
+            DatabaseKind::Connector => "connector",
+        };
+        return Ok(Err(format!("it is not a database of a Petasos {kind}")));
     }
     if !(1..=schema.known()).contains(&version) {
         return Ok(Err(format!("its schema {version} is not known to this version")));
@@ -85,7 +109,7 @@ fn check(path: &Path, schema: &Schema) -> Result<Result<CheckedCopy, String>> {
     if let Some(first) = reads.damage()?.first() {
         return Ok(Err(first.to_string()));
     }
-    Ok(Ok(CheckedCopy { schema: version, rows: row_counts(&reads)?, progress: reads.progress()? }))
+    Ok(Ok((reads, version)))
 }
 
 fn row_counts(reads: &Reads) -> Result<BTreeMap<String, u64>> {

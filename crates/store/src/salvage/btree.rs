@@ -93,7 +93,7 @@ impl<'a> Trees<'a> {
         let used = self.used.len();
         let lost = |why: String| WalkStep { records: Vec::new(), gaps: vec![bounds.gap(why)], used };
         if parent.is_some_and(|parent| self.has_other_owner(number, parent)) {
-            return each(lost(format!("page {number} belongs to another place")));
+            return each(lost(format!("page {number} is owned by another page")));
         }
         if depth > MAX_DEPTH || !self.used.insert(number) {
             return each(lost(format!("page {number} is referred to twice")));
@@ -105,7 +105,7 @@ impl<'a> Trees<'a> {
             each(lost(format!("page {number} is damaged in the write-ahead log; an older version was used")));
         }
         let Some(page) = TreePage::of(number, &bytes) else {
-            return each(lost(format!("page {number} is no page of a table")));
+            return each(lost(format!("page {number} is not a table page")));
         };
         match page.kind {
             LEAF_TABLE => each(self.leaf(&page, bounds)),

@@ -13,6 +13,7 @@
 //! Damage that neither a checksum nor a structural check shows (a flipped bit within a text) is not detected.
 
 mod btree;
+mod connector;
 mod copy;
 mod decode;
 mod files;
@@ -26,6 +27,7 @@ use std::path::{Path, PathBuf};
 
 use petasos_core::Millis;
 
+pub(crate) use connector::BACKUP_COPY;
 pub(crate) use copy::{RootMap, root_map_of};
 pub(crate) use decode::RULES;
 pub use notice::{LossCause, LossNotice, mark_restored};
@@ -34,12 +36,12 @@ pub use report::{LostRange, Salvage, TableLoss};
 use crate::connection::reattach;
 use crate::connection::{Reads, Store};
 use crate::error::{Error, OpenError};
-use crate::schema::{self, Schema};
+use crate::schema::{self, DatabaseKind, Schema};
 use btree::Trees;
 use files::SalvageNote;
 use pages::{MAGIC, Pages};
 
-/// The last salvage, in the table `meta`.
+/// The last salvage, in the table `meta` of both kinds of database.
 pub(crate) const LAST: &str = "salvage";
 /// Present until the owner is notified of the last salvage.
 pub(crate) const NOTICE_PENDING: &str = "salvage_untold";
@@ -72,32 +74,27 @@ impl Store {
         now: Millis,
         progress: &mut dyn FnMut(u8),
     ) -> Result<(Self, Option<Salvage>), OpenError> {
-        let path = path.as_ref();
-        // A recovered copy supersedes the files that it replaces.
-        reattach::finish(path)?;
-        let resumed = resume(path, &schema::GATEWAY, progress)?;
-        let (store, salvaged) = match resumed {
-            Some(salvaged) => (Self::open(path)?, Some(salvaged)),
-            None => open_checked(path, &schema::GATEWAY, last_change, now, progress)?,
-        };
-        files::clear_damage_notes(path).map_err(|error| failed(path, error))?;
-        Ok((store, salvaged))
+        open_or_salvage(path.as_ref(), &schema::GATEWAY, last_change, now, progress)
+    }
+
+    /// [`Self::open_or_salvage_changed`] for the database of a connector.
+    pub fn open_or_salvage_connector(
+        path: impl AsRef<Path>,
+        last_change: Millis,
+        now: Millis,
+        progress: &mut dyn FnMut(u8),
+    ) -> Result<(Self, Option<Salvage>), OpenError> {
+        open_or_salvage(path.as_ref(), &schema::CONNECTOR, last_change, now, progress)
     }
 
     /// Checks the whole file and salvages it if it is damaged. `None`: it is sound.
     pub fn repair(path: impl AsRef<Path>, now: Millis) -> Result<Option<Salvage>, OpenError> {
-        let path = path.as_ref();
-        let last_change = Self::last_change(path, now);
-        let progress: &mut dyn FnMut(u8) = &mut |_percent| {};
-        let (store, salvaged) = Self::open_or_salvage_changed(path, last_change, now, progress)?;
-        let damage = store.damage().map_err(|error| OpenError::Failed { path: path.into(), error })?;
-        store.close().map_err(|error| OpenError::Failed { path: path.into(), error })?;
-        match damage.first() {
-            None => Ok(salvaged),
-            Some(first) => {
-                salvage(path, &schema::GATEWAY, first.to_string(), last_change, now, progress).map(Some)
-            }
-        }
+        repair(path.as_ref(), &schema::GATEWAY, now)
+    }
+
+    /// [`Self::repair`] for the database of a connector.
+    pub fn repair_connector(path: impl AsRef<Path>, now: Millis) -> Result<Option<Salvage>, OpenError> {
+        repair(path.as_ref(), &schema::CONNECTOR, now)
     }
 
     /// Records damage found during use, so that the next start salvages.
@@ -108,6 +105,36 @@ impl Store {
     /// Records undecodable rows, so that the next start decodes all rows and salvages if necessary.
     pub fn note_unreadable_rows(path: &Path) -> io::Result<()> {
         files::note_unreadable_rows(path)
+    }
+}
+
+fn open_or_salvage(
+    path: &Path,
+    schema: &'static Schema,
+    last_change: Millis,
+    now: Millis,
+    progress: &mut dyn FnMut(u8),
+) -> Result<(Store, Option<Salvage>), OpenError> {
+    // A recovered copy supersedes the files that it replaces.
+    reattach::finish(path)?;
+    let resumed = resume(path, schema, progress)?;
+    let (store, salvaged) = match resumed {
+        Some(salvaged) => (Store::open_as(path, schema)?, Some(salvaged)),
+        None => open_checked(path, schema, last_change, now, progress)?,
+    };
+    files::clear_damage_notes(path).map_err(|error| failed(path, error))?;
+    Ok((store, salvaged))
+}
+
+fn repair(path: &Path, schema: &'static Schema, now: Millis) -> Result<Option<Salvage>, OpenError> {
+    let last_change = Store::last_change(path, now);
+    let progress: &mut dyn FnMut(u8) = &mut |_percent| {};
+    let (store, salvaged) = open_or_salvage(path, schema, last_change, now, progress)?;
+    let damage = store.damage().map_err(|error| OpenError::Failed { path: path.into(), error })?;
+    store.close().map_err(|error| OpenError::Failed { path: path.into(), error })?;
+    match damage.first() {
+        None => Ok(salvaged),
+        Some(first) => salvage(path, schema, first.to_string(), last_change, now, progress).map(Some),
     }
 }
 
@@ -139,7 +166,7 @@ fn open_checked(
     let why = match visible_damage(path, schema)? {
         // SQLite must not open the files: it would drop everything that it cannot verify.
         Some(why) => why,
-        None => match Store::open(path) {
+        None => match Store::open_as(path, schema) {
             Ok(store) => {
                 match undecodable_row(&store)
                     .map_err(|error| OpenError::Failed { path: path.into(), error })?
@@ -155,7 +182,7 @@ fn open_checked(
         },
     };
     let salvaged = salvage(path, schema, why, last_change, now, progress)?;
-    Ok((Store::open(path)?, Some(salvaged)))
+    Ok((Store::open_as(path, schema)?, Some(salvaged)))
 }
 
 /// First undecodable row. Skipped for a large database unless the last process recorded such rows.
@@ -284,11 +311,16 @@ fn run(
         losses: copied.losses,
         log_commits: pages.log_damage().map_or(0, |log| log.commits),
         unknown_before: None,
+        consequences: Vec::new(),
     };
-    if salvage.lost_dedupe_state() {
-        salvage.unknown_before = Some(note.last_change);
+    match schema.kind {
+        DatabaseKind::Gateway => {
+            let unknown = salvage.lost_dedupe_state();
+            salvage.unknown_before = unknown.then_some(note.last_change);
+            notice::record_salvage(&filling, &salvage).map_err(sql)?;
+        }
+        DatabaseKind::Connector => connector::record_salvage(&filling, &mut salvage).map_err(sql)?,
     }
-    notice::record_salvage(&filling, &salvage).map_err(sql)?;
     files::write_synced(&note.report(path), salvage.text().as_bytes()).map_err(io)?;
     SalvageNote::install(path, &filling).map_err(io)?;
     SalvageNote::finish(path).map_err(io)?;

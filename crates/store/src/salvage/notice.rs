@@ -63,7 +63,7 @@ pub fn mark_restored(path: &Path, made_at: Millis, now: Millis) -> Result<()> {
     })
 }
 
-fn change(path: &Path, work: impl FnOnce(&Transaction<'_>) -> Result<()>) -> Result<()> {
+pub(super) fn change(path: &Path, work: impl FnOnce(&Transaction<'_>) -> Result<()>) -> Result<()> {
     let mut db = Connection::open(path)?;
     let tx = db.transaction()?;
     work(&tx)?;
@@ -72,7 +72,7 @@ fn change(path: &Path, work: impl FnOnce(&Transaction<'_>) -> Result<()>) -> Res
     Ok(())
 }
 
-fn put_meta_row(tx: &Transaction<'_>, key: &str, value: &str) -> Result<()> {
+pub(super) fn put_meta_row(tx: &Transaction<'_>, key: &str, value: &str) -> Result<()> {
     tx.execute(
         "INSERT INTO meta (key, value) VALUES (?1, ?2) ON CONFLICT (key) DO UPDATE SET value = excluded.value",
         params![key, value],

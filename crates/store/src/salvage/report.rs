@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 /// Ranges per table stored in the database; the report file lists all of them.
 const MAX_RANGES: usize = 20;
 
-/// Tables that record which messages were accepted and answered.
+/// Tables of a gateway that record which messages were accepted and answered.
 const DEDUPE_TABLES: [&str; 5] = ["inbox", "seen", "signatures", "cursors", "turns"];
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -24,6 +24,9 @@ pub struct Salvage {
     pub log_commits: usize,
     /// Time before which the record of accepted and answered messages is incomplete.
     pub unknown_before: Option<Millis>,
+    /// Of a connector: what the loss means for messages and access, and how to correct it.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub consequences: Vec<String>,
 }
 
 /// Unreadable ranges of one table.
@@ -50,7 +53,7 @@ impl LostRange {
     fn description(&self) -> String {
         let ends = match (&self.key, self.from, self.to) {
             (Some(key), ..) => format!("row {key}"),
-            (None, None, None) => "rows in any place".into(),
+            (None, None, None) => "any number of rows".into(),
             (None, Some(from), Some(to)) if from == to => format!("row {from}"),
             (None, Some(from), Some(to)) => format!("rows {from} to {to}"),
             (None, Some(from), None) => format!("rows from {from}"),
@@ -72,15 +75,25 @@ impl TableLoss {
 impl Salvage {
     /// Whether rows are lost that prevent a message from running twice.
     pub(super) fn lost_dedupe_state(&self) -> bool {
-        self.log_commits > 0 || self.losses.iter().any(|loss| DEDUPE_TABLES.contains(&loss.table.as_str()))
+        self.may_lack(&DEDUPE_TABLES)
     }
 
     pub fn lost_cursors(&self) -> bool {
-        self.log_commits > 0 || self.losses.iter().any(|loss| loss.table == "cursors")
+        self.may_lack(&["cursors"])
     }
 
-    /// Limits the ranges, to fit a row of the new database.
-    pub(super) fn shortened(&self) -> Self {
+    /// Whether rows of these tables are lost, or commits that may have changed them.
+    pub(super) fn may_lack(&self, tables: &[&str]) -> bool {
+        self.log_commits > 0 || self.lists(tables)
+    }
+
+    /// Whether rows of these tables are lost.
+    pub(super) fn lists(&self, tables: &[&str]) -> bool {
+        self.losses.iter().any(|loss| tables.contains(&loss.table.as_str()))
+    }
+
+    /// With a bounded number of ranges, for the database and the log.
+    pub fn shortened(&self) -> Self {
         let mut short = self.clone();
         for loss in &mut short.losses {
             loss.more += loss.ranges.len().saturating_sub(MAX_RANGES);
@@ -97,7 +110,7 @@ impl Salvage {
         };
         line("Petasos found its database damaged and moved what could be read into a new one.".into());
         line(format!("found:    {}", self.why));
-        line(format!("damaged:  {} (kept; delete it when you do not need it any more)", self.moved_to));
+        line(format!("damaged:  {} (kept; delete it when you no longer need it)", self.moved_to));
         line(format!("kept:     {} rows", self.rows));
         if self.log_commits > 0 {
             line(format!("log:      {} commits may be incomplete", self.log_commits));
@@ -112,10 +125,11 @@ impl Salvage {
         }
         if self.unknown_before.is_some() {
             line(
-                "Messages from before the damage that are not known any more are reported, not answered."
+                "Messages from before the damage that are no longer known are reported and not answered."
                     .into(),
             );
         }
+        self.consequences.iter().for_each(|consequence| line(format!("means:    {consequence}")));
         text
     }
 

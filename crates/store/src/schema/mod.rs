@@ -5,17 +5,28 @@ use rusqlite::{Connection, TransactionBehavior};
 
 use crate::error::Result;
 
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum DatabaseKind {
+    Gateway,
+    Connector,
+}
+
 /// Schema of one kind of database file.
 #[derive(Debug)]
 pub(crate) struct Schema {
+    pub(crate) kind: DatabaseKind,
     steps: &'static [&'static str],
     application: i32,
     /// Marker file that records that the database existed.
     pub(crate) marker: &'static str,
 }
 
-pub(crate) static GATEWAY: Schema =
-    Schema { steps: GATEWAY_STEPS, application: 0x5054_5353, marker: ".petasos-db" };
+pub(crate) static GATEWAY: Schema = Schema {
+    kind: DatabaseKind::Gateway,
+    steps: GATEWAY_STEPS,
+    application: 0x5054_5353,
+    marker: ".petasos-db",
+};
 
 const GATEWAY_STEPS: &[&str] = &[
     include_str!("001.sql"),
@@ -25,8 +36,12 @@ const GATEWAY_STEPS: &[&str] = &[
     include_str!("005.sql"),
 ];
 
-pub(crate) static CONNECTOR: Schema =
-    Schema { steps: CONNECTOR_STEPS, application: 0x5054_5343, marker: ".connector-db" };
+pub(crate) static CONNECTOR: Schema = Schema {
+    kind: DatabaseKind::Connector,
+    steps: CONNECTOR_STEPS,
+    application: 0x5054_5343,
+    marker: ".connector-db",
+};
 
 /// The second step is the table `rate_limits`, as in a gateway.
 const CONNECTOR_STEPS: &[&str] = &[include_str!("connector.sql"), include_str!("003.sql")];

@@ -117,7 +117,7 @@ impl Tx<'_> {
         loop {
             let mut entropy = [0_u8; 4];
             getrandom::fill(&mut entropy)
-                .map_err(|_| Error::Io("the system has no random numbers".into()))?;
+                .map_err(|_| Error::Io("the system provides no random numbers".into()))?;
             let id = session_id(local_time(now), u32::from_le_bytes(entropy));
             if !taken.exists([id.as_str()])? {
                 return Ok(id);

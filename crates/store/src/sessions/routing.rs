@@ -81,7 +81,6 @@ impl Reads {
         )
     }
 
-    /// Entries ordered by key, after `after`.
     pub fn entries_after(&self, after: &SessionKey, limit: usize) -> Result<EntryPage> {
         let mut read = self.sql(
             "SELECT entry, session_key FROM routing WHERE session_key > ?1 ORDER BY session_key LIMIT ?2",
@@ -98,7 +97,6 @@ impl Reads {
         Ok(page)
     }
 
-    /// Keys after `after`, in order.
     pub fn keys_after(&self, after: &SessionKey, limit: usize) -> Result<Vec<SessionKey>> {
         let mut read =
             self.sql("SELECT session_key FROM routing WHERE session_key > ?1 ORDER BY session_key LIMIT ?2")?;

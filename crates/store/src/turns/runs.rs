@@ -8,7 +8,7 @@ use petasos_core::journal::MessageOutcome;
 use petasos_core::message::Delivery;
 use petasos_core::transcript::Usage;
 use petasos_core::turn::Turn;
-use petasos_core::{InboxId, Millis, SessionId, SessionKey, TurnId};
+use petasos_core::{InboxId, Millis, RunId, SessionId, SessionKey, TurnId};
 use rusqlite::{OptionalExtension, Row, params};
 
 use crate::connection::{Reads, Tx};
@@ -19,7 +19,7 @@ const IDEMPOTENCY_TTL: Duration = Duration::from_secs(24 * 3600);
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RunRow {
-    pub id: String,
+    pub id: RunId,
     pub inbox: InboxId,
     pub owner: String,
     /// May change until the run has begun.
@@ -49,7 +49,7 @@ pub struct RunEnd {
 
 #[derive(Debug, Clone)]
 pub struct NewRun<'a> {
-    pub id: &'a str,
+    pub id: &'a RunId,
     pub inbox: InboxId,
     pub owner: &'a str,
     pub session: &'a SessionId,
@@ -60,14 +60,15 @@ pub struct NewRun<'a> {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum IdempotencyMatch {
     /// The same request; this is its run.
-    Same(String),
+    Same(RunId),
     /// The key was used for a different request.
     Different,
 }
 
 impl Reads {
-    pub fn run(&self, id: &str) -> Result<Option<RunRow>> {
-        self.sql("SELECT * FROM runs WHERE id = ?1")?.query_and_then([id], run)?.next().transpose()
+    pub fn run(&self, id: &RunId) -> Result<Option<RunRow>> {
+        let mut read = self.sql("SELECT * FROM runs WHERE id = ?1")?;
+        read.query_and_then([id.as_str()], run)?.next().transpose()
     }
 
     pub fn run_of(&self, inbox: InboxId) -> Result<Option<RunRow>> {
@@ -89,9 +90,9 @@ impl Reads {
     ) -> Result<Option<IdempotencyMatch>> {
         let mut read =
             self.sql("SELECT fingerprint, run FROM repeats WHERE owner = ?1 AND name = ?2 AND at > ?3")?;
-        let known: Option<(Vec<u8>, String)> = read
+        let known: Option<(Vec<u8>, RunId)> = read
             .query_row(params![owner, name, at(now.before(IDEMPOTENCY_TTL))], |row| {
-                Ok((row.get(0)?, row.get(1)?))
+                Ok((row.get(0)?, RunId(row.get(1)?)))
             })
             .optional()?;
         Ok(known.map(|(known, run)| {
@@ -114,7 +115,15 @@ impl Tx<'_> {
             "INSERT INTO runs (id, inbox, owner, session, session_key, wish, created_at)
              VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)",
         )?
-        .execute(params![id, inbox.0, owner, session.as_str(), key.as_str(), options, at(now)])?;
+        .execute(params![
+            id.as_str(),
+            inbox.0,
+            owner,
+            session.as_str(),
+            key.as_str(),
+            options,
+            at(now)
+        ])?;
         Ok(())
     }
 
@@ -123,7 +132,7 @@ impl Tx<'_> {
         owner: &str,
         name: &str,
         fingerprint: &[u8],
-        run: &str,
+        run: &RunId,
         now: Millis,
     ) -> Result<()> {
         self.sql(
@@ -131,13 +140,14 @@ impl Tx<'_> {
              ON CONFLICT (owner, name) DO UPDATE
              SET fingerprint = excluded.fingerprint, run = excluded.run, at = excluded.at",
         )?
-        .execute(params![owner, name, fingerprint, run, at(now)])?;
+        .execute(params![owner, name, fingerprint, run.as_str(), at(now)])?;
         Ok(())
     }
 
     /// `false`: there is none, or it was already hidden.
-    pub fn hide_run(&self, id: &str) -> Result<bool> {
-        Ok(self.sql("UPDATE runs SET hidden = 1 WHERE id = ?1 AND hidden = 0")?.execute([id])? > 0)
+    pub fn hide_run(&self, id: &RunId) -> Result<bool> {
+        let mut hide = self.sql("UPDATE runs SET hidden = 1 WHERE id = ?1 AND hidden = 0")?;
+        Ok(hide.execute([id.as_str()])? > 0)
     }
 
     /// Rows appended from now on may belong to the run.
@@ -198,7 +208,7 @@ fn run(row: &Row<'_>) -> Result<RunRow> {
         (None, _) | (_, None) => None,
     };
     Ok(RunRow {
-        id: row.get("id")?,
+        id: RunId(row.get("id")?),
         inbox: InboxId(row.get("inbox")?),
         owner: row.get("owner")?,
         session: SessionId(row.get("session")?),

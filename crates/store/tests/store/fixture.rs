@@ -134,7 +134,6 @@ pub(crate) fn answer_draft(chat: &str, turn: TurnId, step: u32, text: &str) -> D
     Draft { turn: Some((turn, step)), kind: Kind::Answer, ..draft(chat, text) }
 }
 
-/// The writes of core at the start of a turn.
 pub(crate) fn start(turn: &Turn) -> Vec<Write> {
     vec![Write::ClaimInbox { inbox: turn.inbox.clone(), turn: turn.id }, Write::PutTurn(turn.clone())]
 }

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use axum::http::{HeaderMap, HeaderName, HeaderValue};
 use axum::response::sse::KeepAlive;
+use petasos_core::RunId;
 use petasos_core::journal::MessageOutcome;
 use petasos_core::message::Attachment;
 use petasos_core::transcript::Usage;
@@ -32,7 +33,7 @@ const PARTIAL: HeaderName = HeaderName::from_static("x-hermes-partial");
 const ERROR: HeaderName = HeaderName::from_static("x-hermes-error");
 
 pub(super) struct RunSubmission {
-    pub(super) id: String,
+    pub(super) id: RunId,
     pub(super) target: RunTarget,
     pub(super) content: Content,
     pub(super) model: Option<String>,
@@ -47,7 +48,7 @@ pub(super) struct RunSubmission {
 }
 
 impl RunSubmission {
-    pub(super) fn new(id: String, target: RunTarget, content: Content) -> Self {
+    pub(super) fn new(id: RunId, target: RunTarget, content: Content) -> Self {
         Self {
             id,
             target,

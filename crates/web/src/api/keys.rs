@@ -3,11 +3,13 @@
 //! Owns the rate limit state per key, in memory only.
 
 use std::sync::{Mutex, PoisonError};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use aws_lc_rs::{constant_time, digest};
 use axum::http::HeaderMap;
 use petasos_core::Secret;
+use petasos_runtime::clock;
+use tokio::time::Instant;
 
 use crate::error::ApiError;
 use crate::security::credentials::bearer;
@@ -96,7 +98,7 @@ impl ApiKeys {
         }
         let key = matching.ok_or_else(ApiError::invalid_key)?;
         if let Some(wait) =
-            key.rate_limiter.as_ref().and_then(|rate_limiter| rate_limiter.acquire(Instant::now()))
+            key.rate_limiter.as_ref().and_then(|rate_limiter| rate_limiter.acquire(clock::monotonic()))
         {
             return Err(ApiError::rate_limited("Too many requests with this key", wait.as_secs() + 1));
         }
@@ -106,7 +108,7 @@ impl ApiKeys {
 
 impl RateLimiter {
     fn new(per_minute: u32) -> Self {
-        Self { per_minute, tokens: Mutex::new((f64::from(per_minute), Instant::now())) }
+        Self { per_minute, tokens: Mutex::new((f64::from(per_minute), clock::monotonic())) }
     }
 
     /// The time to wait; `None`: proceed.
@@ -166,7 +168,7 @@ mod tests {
     #[test]
     fn rate_limit_waits_until_bucket_refills() {
         let rate_limiter = RateLimiter::new(2);
-        let start = Instant::now();
+        let start = clock::monotonic();
         assert_eq!((rate_limiter.acquire(start), rate_limiter.acquire(start)), (None, None));
         assert!(rate_limiter.acquire(start).is_some_and(|wait| wait > Duration::from_secs(20)));
         assert_eq!(rate_limiter.acquire(start + Duration::from_secs(31)), None);

@@ -7,6 +7,8 @@
 mod cors;
 mod endpoints;
 mod execution;
+#[cfg(feature = "fuzzing")]
+pub mod fuzzing;
 mod keys;
 pub(crate) mod openapi;
 mod routes;

@@ -101,6 +101,19 @@ async fn errors_have_uniform_shape() {
     }
 }
 
+/// The API's router calls the page's router from its fallback.
+#[tokio::test]
+async fn error_behind_a_fallback_keeps_its_body() {
+    let page = with_fallbacks(Router::new(), ());
+    let router = with_response_layers(
+        Router::new().fallback(async move |request: Request<Body>| page.oneshot(request).await.unwrap()),
+    );
+    let response = router.oneshot(Request::get("/nowhere").body(Body::empty()).unwrap()).await.unwrap();
+    assert_eq!(response.status(), StatusCode::NOT_FOUND);
+    assert_ne!(response.headers().get(header::CONTENT_LENGTH).map(|it| it.as_bytes()), Some(&b"0"[..]));
+    assert_error(&json(response).await, "not_found");
+}
+
 #[tokio::test]
 async fn error_names_every_invalid_field() {
     let cases = [

@@ -17,8 +17,9 @@ use hyper_util::rt::TokioIo;
 use petasos_platforms::body_budget::{API_CLIENTS, Charge};
 use petasos_platforms::listener::ConnectionSlot;
 use petasos_platforms::listener::bounded_http1;
+use petasos_runtime::clock;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
-use tokio::time::{Sleep, sleep};
+use tokio::time::Sleep;
 use tower::ServiceExt;
 use tracing::debug;
 
@@ -129,7 +130,7 @@ impl hyper::body::Body for TimedBody {
             return Poll::Ready(frame.map(|frame| self.charge_frame(frame)));
         }
         let timeout = self.timeout;
-        let deadline = self.deadline.get_or_insert_with(|| Box::pin(sleep(timeout)));
+        let deadline = self.deadline.get_or_insert_with(|| Box::pin(clock::sleep(timeout)));
         deadline.as_mut().poll(context).map(|()| Some(Err(BodyTimeout.into())))
     }
 
@@ -165,7 +166,7 @@ impl<S> WriteTimeout<S> {
             return polled;
         }
         let timeout = self.timeout;
-        let deadline = self.deadline.get_or_insert_with(|| Box::pin(sleep(timeout)));
+        let deadline = self.deadline.get_or_insert_with(|| Box::pin(clock::sleep(timeout)));
         deadline.as_mut().poll(context).map(|()| Err(io::ErrorKind::TimedOut.into()))
     }
 }

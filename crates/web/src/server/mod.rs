@@ -89,7 +89,7 @@ pub async fn serve_unix(
 
 /// Creates a socket file with mode 0600. Replaces a stale socket; fails if another process listens on it or the file
 /// is not a socket.
-pub async fn bind_unix(path: impl AsRef<Path>) -> io::Result<UnixListener> {
+async fn bind_unix(path: impl AsRef<Path>) -> io::Result<UnixListener> {
     let path = path.as_ref();
     ensure_socket_free(path).await?;
     // Created under another name, so that it never exists at `path` with a wider mode.
@@ -141,7 +141,7 @@ where
         };
         let slot = ConnectionSlot::default();
         let connection = serve_connection(stream, router.clone(), timeouts, stopping.clone(), slot.clone());
-        let task = open.spawn(async move {
+        let task = petasos_runtime::spawn_into(&mut open, async move {
             connection.await;
             drop(permit);
         });

@@ -57,7 +57,7 @@ async fn shutdown_does_not_wait_for_open_streams() {
     let address = listener.local_addr().unwrap();
     let (stop, stopped) = oneshot::channel();
     let router = Router::new().route("/", get(watching));
-    let serving = tokio::spawn(serve_tcp(listener, router, async { stopped.await.unwrap() }));
+    let serving = petasos_runtime::spawn(serve_tcp(listener, router, async { stopped.await.unwrap() }));
     let mut reader = TcpStream::connect(address).await.unwrap();
     reader.write_all(b"GET / HTTP/1.1\r\nHost: x\r\n\r\n").await.unwrap();
     inside.recv().await.unwrap();
@@ -72,7 +72,7 @@ async fn serve_with_short_timeouts(router: Router, connections: usize) -> std::n
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();
     let never = std::future::pending();
-    tokio::spawn(serve_with_limits(NoDelay(listener), router, never, connections, timeouts));
+    petasos_runtime::spawn(serve_with_limits(NoDelay(listener), router, never, connections, timeouts));
     address
 }
 
@@ -136,7 +136,7 @@ async fn disconnects_client_that_does_not_read() {
 async fn serve_with_defaults(router: Router) -> std::net::SocketAddr {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();
-    tokio::spawn(serve_tcp(listener, router, std::future::pending()));
+    petasos_runtime::spawn(serve_tcp(listener, router, std::future::pending()));
     address
 }
 
@@ -194,7 +194,7 @@ async fn unfinished_bodies_stay_within_memory_budget() {
     let mut senders = Vec::new();
     for _ in 0..60 {
         let body = body.clone();
-        senders.push(tokio::spawn(async move {
+        senders.push(petasos_runtime::spawn(async move {
             let head = format!("POST / HTTP/1.1\r\nHost: x\r\nContent-Length: {}\r\n\r\n", 10 << 20);
             let mut stream = connect(address, &head).await;
             // The connection is reset when its body is rejected.

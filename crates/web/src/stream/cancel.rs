@@ -30,9 +30,9 @@ impl Drop for CancelOnDrop {
             return;
         }
         let handle = self.handle.clone();
-        tokio::spawn(async move {
+        petasos_runtime::spawn(async move {
             if let Err(error) = handle.stop_run(&run).await {
-                warn!(run = run.id, %error, "cannot stop the run of a disconnected client");
+                warn!(run = %run.id, %error, "cannot stop the run of a disconnected client");
             }
         });
     }

@@ -19,6 +19,7 @@ use std::time::Duration;
 
 use petasos_core::ids::{RowId, SessionId, SessionKey, TurnId};
 use petasos_gateway::{Error, Handle, SessionView};
+use petasos_runtime::clock;
 use tokio::sync::watch;
 
 use crate::server::StopSignal;
@@ -154,7 +155,7 @@ impl<F: StreamSource> StreamReader<F> {
     async fn changed(&mut self) -> Result<bool, Error> {
         let poll = async {
             match F::POLL {
-                Some(period) => tokio::time::sleep(period).await,
+                Some(period) => clock::sleep(period).await,
                 None => std::future::pending().await,
             }
         };
@@ -170,7 +171,7 @@ impl<F: StreamSource> StreamReader<F> {
             }
             () = self.stop.wait() => return Ok(false),
         }
-        tokio::time::sleep(RESUBSCRIBE).await;
+        clock::sleep(RESUBSCRIBE).await;
         self.view = self.handle.view(self.source.key()).await?;
         self.read_at = None;
         Ok(true)

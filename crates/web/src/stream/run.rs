@@ -5,10 +5,10 @@
 
 use std::time::Duration;
 
-use petasos_core::Millis;
 use petasos_core::ids::{RowId, SessionKey, TurnId};
 use petasos_core::journal::MessageOutcome;
 use petasos_core::transcript::{Role, ToolCall};
+use petasos_core::{Millis, RunId};
 use petasos_gateway::{Error, Handle, RunApproval, RunEnd, RunRow, SessionView, TranscriptRow};
 
 use super::{BATCH, EventQueue, RowBatch, StreamSource};
@@ -128,7 +128,7 @@ impl StreamSource for RunStream {
 /// Translates transcript rows and live text into events that the client does not have yet.
 #[derive(Debug)]
 struct RunTranslator {
-    run: String,
+    run: RunId,
     /// The client has all events up to here.
     from: StreamPosition,
     /// The question of the run was read: the rows after it belong to the run.
@@ -142,7 +142,7 @@ struct RunTranslator {
 }
 
 impl RunTranslator {
-    fn new(run: String, from: StreamPosition) -> Self {
+    fn new(run: RunId, from: StreamPosition) -> Self {
         Self {
             run,
             from,
@@ -167,8 +167,8 @@ impl RunTranslator {
         let id = row.id;
         let message = row.message;
         if !self.started {
-            self.started =
-                message.role == Role::User && message.platform_message_id.as_ref() == Some(&self.run);
+            self.started = message.role == Role::User
+                && message.platform_message_id.as_deref() == Some(self.run.as_str());
             return;
         }
         match message.role {

@@ -2,6 +2,7 @@
 
 use crate::support::{DRAIN, GatewayFixture};
 use petasos_core::lifecycle::{ShutdownReason, State};
+use petasos_runtime::clock;
 use petasos_web::AccessCredentials;
 use serde_json::{Value, json};
 
@@ -127,7 +128,7 @@ async fn forced_restart_interrupts_turns_at_once() {
     let gateway = GatewayFixture::start(AccessCredentials::default()).await;
     let _gate = gateway.start_blocked_turns(&["c1"]).await;
     assert_eq!(gateway.request_signed_in("POST", "/api/gateway/restart?force=false", "").await.status, 200);
-    let started = std::time::Instant::now();
+    let started = clock::monotonic();
     assert_eq!(gateway.handle.snapshot().active(), 1, "the turn is waited for");
     assert_eq!(gateway.request_signed_in("POST", "/api/gateway/restart", "").await.status, 200);
     let exit = gateway.wait_for_exit().await;

@@ -51,9 +51,9 @@ impl GatewayFixture {
         let socket = home.path().join("petasos.sock");
         let public =
             petasos_web::public(handle.clone(), PublicOptions { credentials, ..PublicOptions::default() });
-        tokio::spawn(petasos_web::serve_tcp(listener, public, std::future::pending()));
+        petasos_runtime::spawn(petasos_web::serve_tcp(listener, public, std::future::pending()));
         let control = petasos_web::control(handle.clone());
-        tokio::spawn(petasos_web::serve_unix(socket.clone(), control, std::future::pending()));
+        petasos_runtime::spawn(petasos_web::serve_unix(socket.clone(), control, std::future::pending()));
         let token = handle.login_link_token().await.unwrap();
         let login = handle.redeem(&token).await.unwrap().unwrap();
         let cookie = format!("petasos_{}={login}", address.port());

@@ -11,6 +11,7 @@ mod tools;
 use std::time::Duration;
 
 use petasos_core::transcript::{Message, Role};
+use petasos_runtime::clock;
 use serde_json::Value;
 
 use crate::model::provider::{CallDelta, ResponseDraft};
@@ -49,7 +50,7 @@ pub(crate) async fn stream(
                 draft.take_chunks().for_each(&mut *chunks);
                 draft.usage.output += 1;
                 if !delay.is_zero() {
-                    tokio::time::sleep(delay).await;
+                    clock::sleep(delay).await;
                 }
             }
             draft.finish = Some(FinishReason::Stop);

@@ -13,7 +13,7 @@ mod reasoning;
 mod golden;
 
 use petasos_core::Provider;
-use serde_json::Value;
+use serde_json::{Value, json};
 
 pub(crate) use draft::{CallDelta, ParsedArguments, PartialCall, ResponseDraft};
 
@@ -34,6 +34,27 @@ pub(crate) struct Prompt<'a> {
     pub(crate) context: usize,
     pub(crate) session: &'a str,
     pub(crate) routing: Option<&'a Value>,
+}
+
+impl Prompt<'_> {
+    /// The system prompt and the conversation, in the chat format.
+    fn chat_messages(&self, message: impl Fn(&ConversationItem, &Pictures) -> Value) -> Vec<Value> {
+        let system = (!self.system.is_empty()).then(|| json!({"role": "system", "content": self.system}));
+        system.into_iter().chain(self.items.iter().map(|item| message(item, self.pictures))).collect()
+    }
+
+    /// The tools, in the chat format.
+    fn put_functions(&self, body: &mut Value) {
+        if self.tools.is_empty() {
+            return;
+        }
+        let tools = self.tools.iter().map(|tool| {
+            json!({"type": "function", "function": {
+                "name": tool.name, "description": tool.description, "parameters": tool.parameters,
+            }})
+        });
+        body["tools"] = tools.collect();
+    }
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -9,28 +9,16 @@ use crate::conversation::pictures::Pictures;
 use crate::model::request::FinishReason;
 
 pub(super) fn request(prompt: &Prompt<'_>) -> Value {
-    let mut messages = Vec::new();
-    if !prompt.system.is_empty() {
-        messages.push(json!({"role": "system", "content": prompt.system}));
-    }
-    messages.extend(prompt.items.iter().map(|item| message(item, prompt.pictures)));
     let mut body = json!({
         "model": prompt.model,
-        "messages": messages,
+        "messages": prompt.chat_messages(message),
         "stream": true,
         "options": {"num_ctx": prompt.context},
     });
     if let Some(limit) = prompt.max_output {
         body["options"]["num_predict"] = limit.into();
     }
-    if !prompt.tools.is_empty() {
-        let tools = prompt.tools.iter().map(|tool| {
-            json!({"type": "function", "function": {
-                "name": tool.name, "description": tool.description, "parameters": tool.parameters,
-            }})
-        });
-        body["tools"] = tools.collect();
-    }
+    prompt.put_functions(&mut body);
     body
 }
 

@@ -18,9 +18,10 @@ use std::collections::{BTreeMap, HashSet};
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::{Duration, SystemTime};
+use std::time::Duration;
 
-use petasos_core::{Millis, SessionKey};
+use petasos_core::SessionKey;
+use petasos_runtime::clock;
 use pty_process::OwnedReadPty;
 use rustix::process::Signal;
 use tokio::process::Child;
@@ -29,7 +30,7 @@ use tokio::task::JoinHandle;
 
 use super::foreground::PtyMode;
 use super::shell::Launch;
-use super::{group, text};
+use super::{group, redaction};
 use process::{
     Process, ProcessHandle, ProcessInput, WRAPPER, adopt_handle, copy, find_by_command_line, is_same,
 };
@@ -84,7 +85,7 @@ impl Processes {
         pty: PtyMode,
     ) -> io::Result<Arc<Process>> {
         let inner = self.0.clone();
-        let started = tokio::spawn(async move { inner.start(record, launch, pty).await });
+        let started = petasos_runtime::spawn(async move { inner.start(record, launch, pty).await });
         started.await.map_err(|_panicked| io::Error::other("starting the process failed"))?
     }
 
@@ -126,7 +127,9 @@ impl Processes {
         let mut ends = tokio::task::JoinSet::new();
         for process in running {
             let processes = self.clone();
-            ends.spawn(async move { processes.kill(&process, ExitReason::KilledWithAll).await });
+            petasos_runtime::spawn_into(&mut ends, async move {
+                processes.kill(&process, ExitReason::KilledWithAll).await
+            });
         }
         while ends.join_next().await.is_some() {}
     }
@@ -156,7 +159,7 @@ impl ProcessTable {
         let (child, input, terminal) = match spawned {
             Ok(spawned) => spawned,
             Err(error) => {
-                let end = ProcessExit { exit_code: None, reason: ExitReason::FailedStart, at: now() };
+                let end = ProcessExit { exit_code: None, reason: ExitReason::FailedStart, at: clock::now() };
                 write_to_ledger(|| self.ledger.ended(&record, end, None)).await;
                 return Err(error);
             }
@@ -174,8 +177,8 @@ impl ProcessTable {
             input: tokio::sync::Mutex::new(input),
         });
         self.table().insert(process.record.id.clone(), process.clone());
-        let copying = terminal.map(|terminal| tokio::spawn(copy(terminal, log)));
-        tokio::spawn(self.supervise(process.clone(), ProcessHandle::Child(child), copying));
+        let copying = terminal.map(|terminal| petasos_runtime::spawn(copy(terminal, log)));
+        petasos_runtime::spawn(self.supervise(process.clone(), ProcessHandle::Child(child), copying));
         Ok(process)
     }
 
@@ -216,7 +219,7 @@ impl ProcessTable {
         let code = loop {
             tokio::select! {
                 code = handle.wait() => break code,
-                () = tokio::time::sleep(POLL) => self.poll_output(&process, &mut watch_state).await,
+                () = clock::sleep(POLL) => self.poll_output(&process, &mut watch_state).await,
             }
         };
         let requested = *process.end_request();
@@ -238,7 +241,7 @@ impl ProcessTable {
         // A session with suppressed matches is at least notified of the end.
         let missed = watch_state.watch.as_ref().is_some_and(Watch::has_suppressed);
         let notify = if missed { NotifyMode::Completion } else { watch_state.notify };
-        self.record_end(&process, &notify, ProcessExit { exit_code: code, reason, at: now() }).await;
+        self.record_end(&process, &notify, ProcessExit { exit_code: code, reason, at: clock::now() }).await;
     }
 
     async fn record_end(&self, process: &Process, notify: &NotifyMode, end: ProcessExit) {
@@ -252,11 +255,11 @@ impl ProcessTable {
 
     async fn completion(&self, process: &Process, end: ProcessExit) -> ProcessEvent {
         let output = process.tail(QUOTED as u64 * 4).await;
-        let quoted = text::tail(&output, QUOTED);
+        let quoted = redaction::tail(&output, QUOTED);
         let cut = if quoted.len() < output.len() { "[earlier output left out]\n" } else { "" };
         ProcessEvent::Completion {
             session_id: process.record.id.clone(),
-            command: text::redact(&process.record.command).into_owned(),
+            command: redaction::redact(&process.record.command).into_owned(),
             exit_code: end.exit_code,
             completion_reason: end.reason.as_str().into(),
             termination_source: end.reason.source().into(),
@@ -268,7 +271,7 @@ impl ProcessTable {
     async fn poll_output(&self, process: &Process, watch_state: &mut OutputWatch) {
         let log = process.log.clone();
         let from = watch_state.watch.as_ref().map(|_| watch_state.read);
-        let looked = tokio::task::spawn_blocking(move || {
+        let looked = petasos_runtime::blocking(move || {
             log_file::trim(&log)?;
             from.map(|from| log_file::lines_after(&log, from, MAX_SEARCHED)).transpose()
         });
@@ -282,11 +285,11 @@ impl ProcessTable {
         };
         let (Some((bytes, read)), Some(watch)) = (new, &mut watch_state.watch) else { return };
         let at = std::mem::replace(&mut watch_state.read, read);
-        let scan = watch.scan(now(), &text::strip_control(&String::from_utf8_lossy(&bytes)));
+        let scan = watch.scan(clock::now(), &redaction::strip_control(&String::from_utf8_lossy(&bytes)));
         let session_id = process.record.id.clone();
-        let command = text::redact(&process.record.command).into_owned();
+        let command = redaction::redact(&process.record.command).into_owned();
         let event = match scan {
-            ScanResult::Nothing if watch.has_suppressed() && !self.global_limit().is_paused(now()) => {
+            ScanResult::Nothing if watch.has_suppressed() && !self.global_limit().is_paused(clock::now()) => {
                 ProcessEvent::WatchOverflowReleased {
                     session_id,
                     command,
@@ -295,21 +298,23 @@ impl ProcessTable {
                 }
             }
             ScanResult::Nothing => return,
-            ScanResult::Match { pattern, output, suppressed } => match self.global_limit().admit(now()) {
-                Admission::Reported => {
-                    ProcessEvent::WatchMatch { session_id, command, pattern, output, suppressed, at }
-                }
-                Admission::Tripped => {
-                    watch.suppress(suppressed);
-                    ProcessEvent::WatchOverflowTripped {
-                        session_id,
-                        command,
-                        rest: self.limits.pause.as_secs(),
-                        at,
+            ScanResult::Match { pattern, output, suppressed } => {
+                match self.global_limit().admit(clock::now()) {
+                    Admission::Reported => {
+                        ProcessEvent::WatchMatch { session_id, command, pattern, output, suppressed, at }
                     }
+                    Admission::Tripped => {
+                        watch.suppress(suppressed);
+                        ProcessEvent::WatchOverflowTripped {
+                            session_id,
+                            command,
+                            rest: self.limits.pause.as_secs(),
+                            at,
+                        }
+                    }
+                    Admission::Suppressed => return watch.suppress(suppressed),
                 }
-                Admission::Suppressed => return watch.suppress(suppressed),
-            },
+            }
             ScanResult::TooMany { suppressed } => {
                 watch_state.watch = None;
                 watch_state.notify = NotifyMode::Completion;
@@ -348,7 +353,7 @@ impl ProcessTable {
                     pid = process.identity.pid,
                     "adopted background process"
                 );
-                tokio::spawn(self.clone().supervise(process, handle, None));
+                petasos_runtime::spawn(self.clone().supervise(process, handle, None));
             }
             (None, Some(_)) => {}
             (None, None) => {
@@ -359,7 +364,8 @@ impl ProcessTable {
                     // Watched lines may have been missed, so the end is reported.
                     NotifyMode::Completion | NotifyMode::Lines { .. } => NotifyMode::Completion,
                 };
-                self.record_end(&process, &notify, ProcessExit { exit_code: code, reason, at: now() }).await;
+                self.record_end(&process, &notify, ProcessExit { exit_code: code, reason, at: clock::now() })
+                    .await;
             }
         }
     }
@@ -376,7 +382,7 @@ impl ProcessTable {
     fn reserve(&self, key: &SessionKey) -> io::Result<()> {
         let mut forgotten = Vec::new();
         let mut table = self.table();
-        let long_ago = now().before(RETENTION);
+        let long_ago = clock::now().before(RETENTION);
         let own = |process: &&Arc<Process>| process.record.key == *key;
         if table.values().filter(own).filter(|process| process.end().is_none()).count() >= MAX_RUNNING {
             return Err(io::Error::other(format!(
@@ -458,7 +464,7 @@ impl OutputWatch {
 async fn write_to_ledger<F: Future<Output = Result<(), String>>>(write: impl Fn() -> F) {
     while let Err(error) = write().await {
         tracing::warn!(error, "cannot record background process, retrying");
-        tokio::time::sleep(STORE_RETRY).await;
+        clock::sleep(STORE_RETRY).await;
     }
 }
 
@@ -468,10 +474,4 @@ fn remove(path: &Path) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => {}
         Err(error) => tracing::warn!(%error, "cannot remove old process output"),
     }
-}
-
-/// The wall clock: background events have no caller that could pass a time.
-pub(super) fn now() -> Millis {
-    let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
-    Millis(u64::try_from(since.as_millis()).unwrap_or(u64::MAX))
 }

@@ -9,6 +9,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use petasos_runtime::clock;
 use pty_process::{OwnedReadPty, OwnedWritePty};
 use rustix::event::{PollFd, PollFlags, Timespec};
 use rustix::process::{Pid, PidfdFlags};
@@ -18,7 +19,7 @@ use tokio::sync::watch as watch_channel;
 
 use super::log_file;
 use super::record::{BackgroundProcess, ExitReason, ProcessExit, ProcessIdentity};
-use crate::terminal::{group, text};
+use crate::terminal::{group, redaction};
 
 /// Runs the arguments after `$1` and writes their exit code to the file `$1`. `$0` is the process id.
 pub(in crate::terminal) const WRAPPER: &str = r#"left=$1; shift; "$@"; code=$?; printf %s "$code" >"$left.new" && mv -f "$left.new" "$left"; exit "$code""#;
@@ -67,9 +68,9 @@ impl Process {
     /// The end of the output, as the model reads it.
     pub(in crate::terminal) async fn tail(&self, most: u64) -> String {
         let log = self.log.clone();
-        let read = tokio::task::spawn_blocking(move || log_file::tail(&log, most)).await;
+        let read = petasos_runtime::blocking(move || log_file::tail(&log, most)).await;
         // A missing log has no output.
-        text::readable(&read.ok().and_then(Result::ok).unwrap_or_default())
+        redaction::readable(&read.ok().and_then(Result::ok).unwrap_or_default())
     }
 
     pub(in crate::terminal) async fn write(&self, bytes: &[u8]) -> io::Result<()> {
@@ -120,7 +121,7 @@ impl ProcessHandle {
             Self::Child(child) => child.wait().await.ok().map(group::exit_code),
             Self::Adopted(process) => {
                 while !has_ended(process) {
-                    tokio::time::sleep(POLL).await;
+                    clock::sleep(POLL).await;
                 }
                 None
             }

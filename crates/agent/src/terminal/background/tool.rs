@@ -3,14 +3,15 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use petasos_runtime::clock;
 use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
+use super::Processes;
 use super::process::Process;
 use super::record::{ExitReason, NotifyMode};
-use super::{Processes, now};
-use crate::terminal::{of as terminal, text};
+use crate::terminal::{of as terminal, redaction};
 use crate::tools::registry::arguments::{Count, required};
 use crate::tools::registry::definition::{Definition, Effects, Reach, Runner, Service, Toolset};
 use crate::tools::{SessionCtx, local};
@@ -271,7 +272,7 @@ fn add_end(process: &Process, to: &mut Value) {
 }
 
 fn command(process: &Process) -> String {
-    text::redact(&process.record.command).into_owned()
+    redaction::redact(&process.record.command).into_owned()
 }
 
 fn status(process: &Process) -> &'static str {
@@ -279,7 +280,7 @@ fn status(process: &Process) -> &'static str {
 }
 
 fn uptime(process: &Process) -> u64 {
-    let until = process.end().map_or_else(now, |end| end.at);
+    let until = process.end().map_or_else(clock::now, |end| end.at);
     until.since(process.record.started_at).as_secs()
 }
 
@@ -289,7 +290,7 @@ fn started(process: &Process, ctx: &SessionCtx) -> String {
 
 async fn preview(process: &Process, most: usize) -> String {
     let output = process.tail(most as u64 * 4).await;
-    text::tail(&output, most).to_owned()
+    redaction::tail(&output, most).to_owned()
 }
 
 #[cfg(test)]

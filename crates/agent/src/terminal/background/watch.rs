@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use petasos_core::Millis;
 
-use crate::terminal::text;
+use crate::terminal::redaction;
 
 /// Consecutive windows with more than one match, after which watching stops.
 const STRIKES: u32 = 3;
@@ -116,7 +116,7 @@ impl Watch {
         let lines: Vec<&str> = lines.lines().filter(hit).take(LINES).collect();
         let first = lines.first()?;
         let pattern = self.patterns.iter().find(|pattern| first.contains(pattern.as_str()))?.clone();
-        let output: String = text::redact(&lines.join("\n")).chars().take(CHARS).collect();
+        let output: String = redaction::redact(&lines.join("\n")).chars().take(CHARS).collect();
         Some((pattern, output))
     }
 }

@@ -28,7 +28,7 @@ pub(in crate::tools) fn parse(patch: &str) -> Result<Vec<FileEdit>, String> {
         rest = remaining;
         if let Some(from) = line.strip_prefix("--- ") {
             let to = rest.first().and_then(|line| line.strip_prefix("+++ "));
-            let to = to.ok_or("After a line with --- comes one with +++.")?;
+            let to = to.ok_or("A line with --- must be followed by a line with +++.")?;
             edits.push(FileEdit { from: name(from), to: name(to), hunks: Vec::new() });
             rest = &rest[1..];
             continue;
@@ -50,7 +50,7 @@ pub(in crate::tools) fn parse(patch: &str) -> Result<Vec<FileEdit>, String> {
         edit.hunks.push(hunk);
     }
     if edits.is_empty() || edits.iter().any(|edit| edit.hunks.is_empty()) {
-        return Err("This is no unified diff: it needs ---, +++ and at least one @@ per file.".to_owned());
+        return Err("This is not a unified diff: it needs ---, +++ and at least one @@ per file.".to_owned());
     }
     Ok(edits)
 }
@@ -76,7 +76,9 @@ fn push_line(hunk: &mut Hunk, line: &str) -> Result<(), String> {
         Some('\\') => hunk.open = true,
         // Git metadata between two files.
         Some(_) if ["diff ", "index ", "new file", "deleted file"].iter().any(|it| line.starts_with(it)) => {}
-        Some(_) => return Err(format!("A line of the patch begins with none of blank, + and -: {line:?}")),
+        Some(_) => {
+            return Err(format!("A line of the patch begins neither with a blank nor with + or -: {line:?}"));
+        }
     }
     Ok(())
 }
@@ -118,7 +120,7 @@ pub(in crate::tools) fn apply(text: &str, hunks: &[Hunk]) -> Result<String, Stri
     for (number, hunk) in hunks.iter().enumerate() {
         let wanted = hunk.line.saturating_sub(1).saturating_add_signed(moved);
         let at = locate(&lines, &hunk.old, wanted, from).ok_or_else(|| {
-            format!("Part {} of the patch (line {}) does not fit what is there.", number + 1, hunk.line)
+            format!("Part {} of the patch (line {}) does not match the file.", number + 1, hunk.line)
         })?;
         let end = at + hunk.old.len();
         if end == lines.len() {
@@ -205,7 +207,7 @@ mod tests {
         check("a\nb\nc\n", "@@ -1,3 +1,4 @@\n a\n b\n+x\n c\n", Ok("a\nb\nx\nc\n"));
         // The stated position is wrong, but only one other matches.
         check("0\n0\na\nb\n", "@@ -1 +1 @@\n-b\n+B\n", Ok("0\n0\na\nB\n"));
-        check("b\nx\nb\n", "@@ -9 +9 @@\n-b\n+B\n", Err("does not fit"));
+        check("b\nx\nb\n", "@@ -9 +9 @@\n-b\n+B\n", Err("does not match"));
         check("a\n", "@@ -1 +1 @@\n-b\n+B\n", Err("Part 1"));
         check("", "@@ -0,0 +1,2 @@\n+a\n+b\n", Ok("a\nb\n"));
         check("a\nb\nc\nd\n", "@@ -1 +1,2 @@\n-a\n+A\n+A\n@@ -4 +5 @@\n-d\n+D\n", Ok("A\nA\nb\nc\nD\n"));
@@ -213,8 +215,8 @@ mod tests {
         check("a\nb", "@@ -1 +1 @@\n-a\n+A\n", Ok("A\nb"));
         check("a\nb", "@@ -2 +2 @@\n-b\n+B\n\\ No newline at end of file\n", Ok("a\nB"));
         check("a\n\nb\n", "@@ -1,3 +1,3 @@\n a\n\n-b\n+B\n", Ok("a\n\nB\n"));
-        check("a\n", "@@ -1 +1 @@\n*nonsense\n", Err("begins with none"));
-        check("a\n", "", Err("no unified diff"));
+        check("a\n", "@@ -1 +1 @@\n*nonsense\n", Err("begins neither"));
+        check("a\n", "", Err("not a unified diff"));
         check("a\n", "@@ -18446744073709551615 +1 @@\n-a\n+b\n", Ok("b\n"));
         check("a\n", "@@ -99999999999999999999 +1 @@\n-a\n+b\n", Ok("b\n"));
     }

@@ -25,7 +25,7 @@ const MAX_FILES: usize = 50;
 pub(in crate::tools) fn tool() -> Definition {
     Definition {
         name: "patch",
-        description: "Changes parts of text files of the workspace: one text for another, or a unified diff. If any part does not fit, nothing is changed.",
+        description: "Changes parts of text files of the workspace: replaces one text by another, or applies a unified diff. If any part does not match, nothing is changed.",
         toolset: Toolset::File,
         service: Service::None,
         effects: Effects::Anything,
@@ -39,9 +39,9 @@ pub(in crate::tools) fn tool() -> Definition {
 struct PatchArguments {
     /// File of the workspace in which old_string is replaced
     path: Option<String>,
-    /// Exact text from the file, with enough around it to occur only once
+    /// Exact text from the file, with enough surrounding text to occur only once
     old_string: Option<String>,
-    /// Text to put in its place; empty to remove it
+    /// Text that replaces it; empty to remove it
     new_string: Option<String>,
     /// Replace every occurrence
     #[serde(default, deserialize_with = "flag")]
@@ -109,7 +109,7 @@ fn by_text(workspace: &Workspace, arguments: &PatchArguments) -> Result<FileChan
         _ if all => before.replace(old.as_str(), &new),
         many => {
             return Err(format!(
-                "old_string occurs {many} times in {}. Give more of the text around it, or set replace_all.",
+                "old_string occurs {many} times in {}. Include more of the surrounding text, or set replace_all.",
                 display_path(&names)
             ));
         }
@@ -158,7 +158,7 @@ fn by_diff(workspace: &Workspace, patch: &str) -> Result<Vec<FileChange>, String
         };
         if to.is_none() && !after.is_empty() {
             return Err(format!(
-                "{path}: the patch removes the file and not all of its lines. Nothing was changed."
+                "{path}: the patch deletes the file but does not remove all of its lines. Nothing was changed."
             ));
         }
         changes.push(FileChange { names, before, after: to.map(|_| after) });

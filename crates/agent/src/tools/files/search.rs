@@ -5,7 +5,7 @@ use std::io::Read as _;
 use std::os::fd::OwnedFd;
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::Path;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use regex::{Regex, RegexBuilder};
 use rustix::fs::{Dir, FileType};
@@ -17,6 +17,8 @@ use super::workspace::{Workspace, display_path, kind, open_directory, open_file}
 use crate::tools::registry::arguments::Count;
 use crate::tools::registry::definition::{Definition, Effects, Reach, Runner, Service, Toolset};
 use crate::tools::{CancelFlag, SessionCtx, ToolOutcome};
+use petasos_runtime::clock;
+use tokio::time::Instant;
 
 const MATCHES: usize = 50;
 const MOST_MATCHES: usize = 200;
@@ -75,7 +77,7 @@ fn run(ctx: &SessionCtx, arguments: &SearchFilesArguments, cancel: &CancelFlag) 
         found: Vec::new(),
         entries: 0,
         bytes: 0,
-        until: Instant::now() + TIME,
+        until: clock::monotonic() + TIME,
         cancel,
         shown_as: &workspace.shown_as,
         incomplete: None,
@@ -167,7 +169,7 @@ impl Search<'_> {
             "there are more results: narrow the pattern or raise the limit"
         } else if self.entries > ENTRIES || self.bytes > BYTES {
             "the workspace is too large to search at once: give a path"
-        } else if Instant::now() > self.until {
+        } else if clock::monotonic() > self.until {
             "the search took too long: give a path"
         } else {
             return false;

@@ -4,8 +4,9 @@
 //! file that was checked is the one that is opened, even if the tree changes meanwhile.
 
 use std::ffi::{OsStr, OsString};
-use std::fs::File;
+use std::fs::{DirBuilder, File};
 use std::os::fd::OwnedFd;
+use std::os::unix::fs::DirBuilderExt as _;
 use std::path::{Component, Path, PathBuf};
 
 use rustix::fs::{AtFlags, CWD, FileType, Mode, OFlags};
@@ -27,7 +28,7 @@ const DIRECTORY: OFlags = OFlags::RDONLY.union(OFlags::DIRECTORY).union(OFlags::
 impl Workspace {
     pub(in crate::tools) fn open(path: &Path) -> Result<Self, String> {
         let unusable = || "The workspace directory cannot be used.".to_owned();
-        std::fs::create_dir_all(path).map_err(|_| unusable())?;
+        DirBuilder::new().recursive(true).mode(0o700).create(path).map_err(|_| unusable())?;
         let root = rustix::fs::openat(CWD, path, DIRECTORY, Mode::empty()).map_err(|_| unusable())?;
         Ok(Self { path: path.to_owned(), root, shown_as: PathBuf::new() })
     }

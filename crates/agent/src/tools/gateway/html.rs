@@ -272,6 +272,7 @@ fn entity(name: &str) -> Option<char> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use petasos_runtime::clock;
 
     #[track_caller]
     fn check(page: &str, want: &str) {
@@ -296,7 +297,7 @@ mod tests {
     #[test]
     fn reads_pathological_pages_in_one_pass() {
         let most = 1_000_000;
-        let begun = std::time::Instant::now();
+        let begun = clock::monotonic();
         for page in [
             format!("{}>", "<".repeat(most)),
             "</".repeat(most),

@@ -160,7 +160,7 @@ fn parse_platform(platform: &str) -> Result<Platform, Failure> {
         let failure = Failure::new(format!("unknown platform {platform}"));
         match nearest(platform, Platform::all().map(Platform::as_str)) {
             Some(meant) => failure.next(format!("did you mean {meant}?")),
-            None => failure.next("petasos pairing list shows the platforms"),
+            None => failure.next("use the name of a platform, such as telegram, discord or slack"),
         }
     })
 }
@@ -185,7 +185,7 @@ async fn unlock(context: &Context, platform: Platform) -> Result<ExitCode, Failu
 }
 
 fn not_a_code() -> Failure {
-    Failure::new("that is not a pairing code; it does not count as a wrong one").next(
+    Failure::new("this is not a pairing code; the attempt was not counted").next(
         "a code has 8 letters and digits, such as ABCD2345; the bot sends it to the person who asks, \
          and petasos pairing lists pending requests",
     )

@@ -9,7 +9,7 @@ use serde_json::json;
 use crate::arguments::{MemoryAction, MemoryArguments};
 use crate::commands::Context;
 use crate::failure::Failure;
-use crate::print::{self, DIM, outln, styled};
+use crate::print::{self, DIM, count, outln, styled};
 
 pub fn memory(context: &Context, arguments: MemoryArguments) -> Result<ExitCode, Failure> {
     let person = arguments.person.map_or_else(Person::owner, |name| Person::named(&name));
@@ -42,8 +42,9 @@ fn show(context: &Context, memory: &Memory) -> Result<ExitCode, Failure> {
 }
 
 fn edit(memory: &Memory, file: Option<&str>) -> Result<ExitCode, Failure> {
-    let file =
-        MemoryFile::parse(file.unwrap_or("memory")).ok_or_else(|| Failure::new("unknown memory file"))?;
+    let name = file.unwrap_or("memory");
+    let unknown = || Failure::new(format!("unknown memory file {name}")).next("use memory or user");
+    let file = MemoryFile::parse(name).ok_or_else(unknown)?;
     let editor = ["VISUAL", "EDITOR"].iter().find_map(std::env::var_os).unwrap_or_else(|| "vi".into());
     memory.create_folder().map_err(|error| memory_failure(memory, file, &error))?;
     let status = Command::new(&editor).arg(memory.path(file)).status();
@@ -53,7 +54,8 @@ fn edit(memory: &Memory, file: Option<&str>) -> Result<ExitCode, Failure> {
     })?;
     let entries = memory.entries(file).map_err(|error| memory_failure(memory, file, &error))?;
     let size: usize = entries.iter().map(|entry| entry.chars().count()).sum();
-    outln!("{} entries, {size} of {} characters; used by new conversations", entries.len(), file.capacity());
+    let stored = count(entries.len(), "entry", "entries");
+    outln!("{stored}, {size} of {} characters; used by new conversations", file.capacity());
     Ok(if status.success() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
@@ -62,7 +64,7 @@ fn clear(context: &Context, memory: &Memory) -> Result<ExitCode, Failure> {
     if context.json {
         print::json(&json!({ "cleared": cleared }))?;
     } else if cleared {
-        outln!("Memory cleared; running conversations still contain what they have read");
+        outln!("Memory cleared; conversations that have read it still contain it");
     } else {
         outln!("Memory was already empty");
     }

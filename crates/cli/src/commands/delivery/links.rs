@@ -67,7 +67,7 @@ async fn list(context: &Context) -> Result<ExitCode, Failure> {
             delivery_lag(link).unwrap_or_else(|| "-".into()),
             link.attempts.to_string(),
             next,
-            link.failure().map_or("-", |failure| failure.class.as_str()).into(),
+            link.failure().map_or("-", |failure| failure.class.label()).into(),
             truncate(&reason(link), 400),
         ]
     });
@@ -90,7 +90,7 @@ pub fn rate_limit(penalty: &Penalty, now: Millis) -> String {
 /// The published state, except that a slow probe is distinguished from a pause.
 fn state(link: &Link) -> &'static str {
     match link.state {
-        State::Waiting { slow: true, .. } => "paused (slow probe)",
+        State::Waiting { slow: true, .. } => "down (slow retries)",
         State::Waiting { slow: false, .. }
         | State::Connecting { .. }
         | State::Up { .. }
@@ -158,7 +158,7 @@ pub fn link_summary(link: &Link) -> String {
         }
         State::Waiting { until, failure, .. } => {
             let wait = until.since(now).as_secs();
-            let class = failure.class.as_str();
+            let class = failure.class.label();
             let reason = &failure.reason;
             styled(
                 WARNING,
@@ -166,7 +166,7 @@ pub fn link_summary(link: &Link) -> String {
             )
         }
         State::Fatal { failure } => {
-            let class = failure.class.as_str();
+            let class = failure.class.label();
             let reason = &failure.reason;
             styled(ERROR, &format!("stopped ({class}), {last_message}: {reason}"))
         }

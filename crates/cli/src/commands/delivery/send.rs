@@ -85,8 +85,13 @@ fn print_result(posted: &TargetResult) {
             ERROR,
             &format!("not sent ({reason}): the chat rejected the bot; petasos outbox shows details"),
         ),
-        DeliveryOutcome::Silent => "not sent: the text is a marker for silence".to_owned(),
-        DeliveryOutcome::Saved { file } => styled(SUCCESS, &format!("saved as {file}")),
+        DeliveryOutcome::Silent => "not sent: the text means that there is nothing to report".to_owned(),
+        DeliveryOutcome::Saved { file } if posted.target.eq_ignore_ascii_case("local") => {
+            styled(SUCCESS, &format!("saved as {file}"))
+        }
+        DeliveryOutcome::Saved { file } => {
+            styled(WARNING, &format!("not sent: there is no such platform; saved as {file}"))
+        }
         DeliveryOutcome::Failed { error } => styled(ERROR, &format!("failed: {error}")),
     };
     outln!("{}: {text}", posted.target);

@@ -70,7 +70,7 @@ pub async fn restart(context: &Context, no_wait: bool) -> Result<ExitCode, Failu
         }
         WaitResult::TimedOut(seen) => Err(timeout_failure(&seen, old.as_ref(), limit)),
         WaitResult::Interrupted => {
-            detached(context, "Stopped waiting; the restart continues (petasos status shows it)")
+            detached(context, "Stopped waiting; the restart continues (petasos status shows its state)")
         }
     }
 }

@@ -283,7 +283,7 @@ fn drain_summary(drain: &DrainStatus) -> String {
     if drain.is_external() {
         let at = drain.requested_at.as_deref().and_then(stamp::parse);
         let summary = request_summary(drain.principal.as_deref(), at, drain.reason.as_deref());
-        return format!("{summary} (petasos resume ends it)");
+        return format!("{summary} (petasos resume ends the drain)");
     }
     let what = if drain.kind == "restart" { "restarting" } else { "stopping" };
     let since = drain.since.map(|since| format!(" for {}", span(now().since(since)))).unwrap_or_default();

@@ -51,7 +51,7 @@ pub async fn stop(context: &Context, haste: StopMode) -> Result<ExitCode, Failur
             return Err(Failure::new(what).next(advice(pid, &seen)));
         }
         WaitResult::Interrupted => {
-            let what = "Stopped waiting; the gateway continues to stop (petasos status shows it)";
+            let what = "Stopped waiting; the gateway continues to stop (petasos status shows its state)";
             return detached(context, what);
         }
     }
@@ -81,8 +81,8 @@ pub(super) fn refuse_within_gateway() -> Result<(), Failure> {
     if std::env::var_os("_HERMES_GATEWAY").is_none_or(|value| value != "1") {
         return Ok(());
     }
-    let failure = Failure::new("this command was started by the gateway itself, so it would wait for itself");
-    Err(failure.next("use /restart in a chat, or run it in a terminal of your own"))
+    let failure = Failure::new("this command was started by the gateway, so it would wait for its own end");
+    Err(failure.next("send /restart in a chat, or run the command in your own terminal"))
 }
 
 async fn request_stop(context: &Context, target: &ProcessRecord) -> Result<(), Failure> {

@@ -1,10 +1,12 @@
 //! Waits for a change of the gateway and shows the progress.
 
 use std::process::ExitCode;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use petasos_config::Home;
+use petasos_runtime::clock;
 use tokio::signal::unix::{Signal, SignalKind, signal};
+use tokio::time::Instant;
 
 use super::progress::Progress;
 use crate::commands::{Context, open_reader};
@@ -50,7 +52,7 @@ impl<'a> GatewayWait<'a> {
             watcher: GatewayWatcher::new(&context.home),
             progress: Progress::new(context.json),
             interrupt: signal(SignalKind::interrupt()).ok(),
-            end: max.and_then(|max| Instant::now().checked_add(max)),
+            end: max.and_then(|max| clock::monotonic().checked_add(max)),
             deadline,
         }
     }
@@ -61,7 +63,7 @@ impl<'a> GatewayWait<'a> {
         title: impl Fn(&Observation) -> String,
         mut step: impl FnMut(&Observation) -> Option<T>,
     ) -> WaitResult<T> {
-        let started = Instant::now();
+        let started = clock::monotonic();
         loop {
             let seen = tokio::select! {
                 seen = self.watcher.poll() => seen,
@@ -74,7 +76,7 @@ impl<'a> GatewayWait<'a> {
             if self.deadline == Deadline::FollowsTurns {
                 self.extend(&seen);
             }
-            if self.end.is_some_and(|end| Instant::now() >= end) {
+            if self.end.is_some_and(|end| clock::monotonic() >= end) {
                 self.progress.clear();
                 return WaitResult::TimedOut(Box::new(seen));
             }
@@ -83,7 +85,7 @@ impl<'a> GatewayWait<'a> {
                 self.progress.show(&title(&seen), seen.status());
             }
             tokio::select! {
-                () = tokio::time::sleep(POLL_INTERVAL) => {}
+                () = clock::sleep(POLL_INTERVAL) => {}
                 () = interrupted(&mut self.interrupt) => return WaitResult::Interrupted,
             }
         }
@@ -113,18 +115,17 @@ pub(super) async fn wait_briefly(
     condition: impl Fn(&LifecycleStatus) -> bool,
 ) -> (Observation, bool) {
     let mut watcher = GatewayWatcher::new(home);
-    let end = Instant::now() + BRIEF_WAIT;
+    let end = clock::monotonic() + BRIEF_WAIT;
     loop {
         let seen = watcher.poll().await;
         let holds = seen.status().is_some_and(&condition);
-        if holds || seen == Observation::NotRunning || Instant::now() >= end {
+        if holds || seen == Observation::NotRunning || clock::monotonic() >= end {
             return (seen, holds);
         }
-        tokio::time::sleep(POLL_INTERVAL).await;
+        clock::sleep(POLL_INTERVAL).await;
     }
 }
 
-/// `2 turns running`.
 pub(super) fn running_turns(count: usize) -> String {
     format!("{} running", print::count(count as u64, "turn", "turns"))
 }
@@ -150,7 +151,6 @@ pub(super) fn interrupted_turns(home: &Home) -> Option<usize> {
     }
 }
 
-/// `1 turn was interrupted`.
 pub(super) fn turns_interrupted(count: usize) -> String {
     format!("{} interrupted", print::count(count as u64, "turn was", "turns were"))
 }

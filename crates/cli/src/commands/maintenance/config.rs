@@ -26,7 +26,7 @@ pub fn config(
 }
 
 fn check(context: &Context, can_start: StartCheck<'_>) -> Result<ExitCode, Failure> {
-    let mut resolved = petasos_config::load(&context.home);
+    let mut resolved = petasos_config::load_checked(&context.home);
     // The problems are kept in `resolved` either way.
     let _ = can_start(&context.home, &mut resolved);
     let invalid = resolved.problems.iter().any(|problem| problem.severity != Severity::Warning);
@@ -106,6 +106,10 @@ fn value_and_source(found: &Explanation) -> String {
     match &found.value {
         None => "not set".into(),
         Some(serde_json::Value::String(text)) => format!("{text} (from {})", found.origin),
+        // Without the decimal point of a whole number.
+        Some(serde_json::Value::Number(number)) if number.is_f64() => {
+            format!("{} (from {})", number.as_f64().unwrap_or_default(), found.origin)
+        }
         Some(value) => format!("{value} (from {})", found.origin),
     }
 }

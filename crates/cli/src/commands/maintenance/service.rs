@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use petasos_config::Settings;
-use petasos_config::keys::gateway;
+use petasos_config::keys::{agent, gateway};
 
 use crate::arguments::{ServiceAction, ServiceArguments};
 use crate::commands::{Context, StartCheck};
@@ -42,6 +42,7 @@ fn unit_text(context: &Context, service: &Service, settings: &Settings) -> Resul
         program: &program()?,
         home: context.home.path(),
         user: user(service.scope, context.home.path()),
+        writable: &writable(context, service.scope, settings),
         drain: petasos_config::drain_timeout(settings),
         watchdog: settings.get(&gateway::WATCHDOG),
     };
@@ -55,6 +56,32 @@ fn user(scope: Scope, home: &Path) -> Option<u32> {
         Scope::User => None,
         Scope::System => std::fs::metadata(home).ok().map(|found| found.uid()).filter(|id| *id != 0),
     }
+}
+
+/// The directories outside the home that the gateway writes to: the home directory of its user (locks, caches of
+/// tools), workspace and backups.
+fn writable(context: &Context, scope: Scope, settings: &Settings) -> Vec<PathBuf> {
+    if scope == Scope::User {
+        return vec![];
+    }
+    let home = context.home.path();
+    let configured = [Some(settings.get(&agent::WORKSPACE)), settings.get(&gateway::BACKUP_DIRECTORY)];
+    let configured = configured.into_iter().flatten().map(PathBuf::from);
+    let account = account_directory(user(scope, home).unwrap_or_default());
+    let mut paths: Vec<PathBuf> =
+        account.into_iter().chain(configured).filter(|path| path.is_absolute()).collect();
+    paths.retain(|path| !path.starts_with(home));
+    paths.dedup();
+    paths
+}
+
+/// The home directory of a local account. Accounts of a directory service are unknown here.
+fn account_directory(user: u32) -> Option<PathBuf> {
+    let accounts = std::fs::read_to_string("/etc/passwd").ok()?;
+    let mut fields = accounts.lines().map(|line| line.split(':').collect::<Vec<_>>());
+    let account = fields.find(|fields| fields.get(2).is_some_and(|id| id.parse() == Ok(user)))?;
+    // Services without a home directory have / or /nonexistent.
+    account.get(5).map(PathBuf::from).filter(|path| path.parent().is_some() && path.is_dir())
 }
 
 fn program() -> Result<PathBuf, Failure> {

@@ -4,7 +4,7 @@ use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::time::Duration;
 
-use petasos_connector::{Config, DATABASE};
+use petasos_connector::{Config, DATABASE, StopCause};
 use petasos_core::access::Access;
 use petasos_core::{Millis, Platform};
 use petasos_fakes::hooks::{WebhookDelivery, WebhookResponse};
@@ -51,7 +51,7 @@ struct Running {
     runtime: Runtime,
     address: SocketAddr,
     stop: oneshot::Sender<()>,
-    ended: JoinHandle<bool>,
+    ended: JoinHandle<StopCause>,
 }
 
 impl Bench {
@@ -100,7 +100,7 @@ impl Bench {
     pub fn stop(&mut self) {
         let Running { runtime, stop, ended, .. } = self.running.take().expect("running");
         stop.send(()).expect("it waits for that");
-        assert!(runtime.block_on(ended).expect("no panic"), "it stopped because it was asked to");
+        assert_eq!(runtime.block_on(ended).expect("no panic"), StopCause::Requested);
         runtime.shutdown_timeout(SOON);
     }
 
@@ -133,18 +133,20 @@ impl Bench {
     /// Returns its secret.
     pub fn add_gateway(&self, id: &str, tenant: &str, instance: &str, wake: Option<&str>) -> String {
         let now = Millis(1);
+        let tenant = tenant.into();
+        let instance = instance.into();
         let gateway = self.write(|tx| {
-            tx.add_tenant(tenant, now)?;
-            tx.ensure_instance(instance, tenant, now)?;
-            tx.put_wake_url(instance, wake)?;
-            tx.add_gateway(id, instance, now)
+            tx.add_tenant(&tenant, now)?;
+            tx.ensure_instance(&instance, &tenant, now)?;
+            tx.put_wake_url(&instance, wake)?;
+            tx.add_gateway(&id.into(), &instance, now)
         });
         gateway.secrets.into_iter().next().expect("a secret")
     }
 
     pub fn depth(&self, instance: &str) -> QueueDepth {
         let depths = self.read(|reader| reader.depths());
-        depths.into_iter().find(|depth| depth.instance == instance).expect("an instance")
+        depths.into_iter().find(|depth| depth.instance.as_str() == instance).expect("an instance")
     }
 
     /// A socket before its hello.

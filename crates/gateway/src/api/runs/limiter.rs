@@ -8,6 +8,7 @@ use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use petasos_core::RunId;
 use tokio::sync::{oneshot, watch};
 use tokio::time::timeout;
 
@@ -40,7 +41,7 @@ struct LimiterState {
     active: usize,
     /// One queue per owner, in round-robin order; none is empty.
     queues: VecDeque<(String, VecDeque<oneshot::Sender<RunPermit>>)>,
-    runs: HashMap<String, TrackedRun>,
+    runs: HashMap<RunId, TrackedRun>,
 }
 
 #[derive(Debug)]
@@ -62,7 +63,7 @@ pub(crate) struct RunPermit {
 #[derive(Debug)]
 pub(crate) struct RunCompletion {
     limiter: RunLimiter,
-    run: String,
+    run: RunId,
     ended: Option<watch::Receiver<bool>>,
 }
 
@@ -102,13 +103,13 @@ impl RunLimiter {
     }
 
     /// Called before the run is committed, so that a waiter cannot miss its end.
-    pub(crate) fn track(&self, run: &str, permit: RunPermit) {
+    pub(crate) fn track(&self, run: &RunId, permit: RunPermit) {
         let tracked = TrackedRun { ended: watch::Sender::new(false), stopping: false, permit: Some(permit) };
-        self.state().runs.insert(run.to_owned(), tracked);
+        self.state().runs.insert(run.clone(), tracked);
     }
 
     /// The run is settled, or never began.
-    pub(crate) fn mark_ended(&self, run: &str) {
+    pub(crate) fn mark_ended(&self, run: &RunId) {
         let gone = self.state().runs.remove(run);
         // Outside the lock: dropping the permit takes it.
         if let Some(tracked) = gone {
@@ -116,23 +117,23 @@ impl RunLimiter {
         }
     }
 
-    pub(crate) fn mark_stopping(&self, run: &str) {
+    pub(crate) fn mark_stopping(&self, run: &RunId) {
         if let Some(tracked) = self.state().runs.get_mut(run) {
             tracked.stopping = true;
         }
     }
 
-    pub(crate) fn is_stopping(&self, run: &str) -> bool {
+    pub(crate) fn is_stopping(&self, run: &RunId) -> bool {
         self.state().runs.get(run).is_some_and(|tracked| tracked.stopping)
     }
 
     /// `true`: this process started the run and it has not ended.
-    pub(crate) fn watch(&self, run: &str) -> (RunCompletion, bool) {
+    pub(crate) fn watch(&self, run: &RunId) -> (RunCompletion, bool) {
         let mut state = self.state();
         let known = state.runs.contains_key(run);
         let fresh = || TrackedRun { ended: watch::Sender::new(false), stopping: false, permit: None };
-        let ended = state.runs.entry(run.to_owned()).or_insert_with(fresh).ended.subscribe();
-        (RunCompletion { limiter: self.clone(), run: run.to_owned(), ended: Some(ended) }, known)
+        let ended = state.runs.entry(run.clone()).or_insert_with(fresh).ended.subscribe();
+        (RunCompletion { limiter: self.clone(), run: run.clone(), ended: Some(ended) }, known)
     }
 
     fn state(&self) -> MutexGuard<'_, LimiterState> {
@@ -223,7 +224,7 @@ mod tests {
             let waiter = limiter.clone();
             let order = order.clone();
             let before: usize = limiter.state().queues.iter().map(|(_, queue)| queue.len()).sum();
-            tokio::spawn(async move {
+            petasos_runtime::spawn(async move {
                 let permit = waiter.acquire(owner).await.unwrap();
                 order.send(owner).await.unwrap();
                 drop(permit);
@@ -246,11 +247,12 @@ mod tests {
     #[tokio::test]
     async fn run_end_frees_its_permit_and_wakes_every_waiter() {
         let limiter = limiter(1, Duration::ZERO);
-        limiter.track("r", limiter.acquire("x").await.unwrap());
-        let (mut one, known) = limiter.watch("r");
-        let (mut two, _) = limiter.watch("r");
+        let run = RunId::from("r");
+        limiter.track(&run, limiter.acquire("x").await.unwrap());
+        let (mut one, known) = limiter.watch(&run);
+        let (mut two, _) = limiter.watch(&run);
         assert!(known && limiter.acquire("x").await.is_none());
-        limiter.mark_ended("r");
+        limiter.mark_ended(&run);
         one.wait(Duration::from_secs(60)).await;
         two.wait(Duration::from_secs(60)).await;
         assert!(limiter.acquire("x").await.is_some());
@@ -259,7 +261,7 @@ mod tests {
     #[tokio::test]
     async fn forgets_an_unknown_run_when_its_watcher_is_dropped() {
         let limiter = limiter(1, Duration::ZERO);
-        let (ending, known) = limiter.watch("old");
+        let (ending, known) = limiter.watch(&"old".into());
         assert!(!known);
         drop(ending);
         assert!(limiter.state().runs.is_empty());

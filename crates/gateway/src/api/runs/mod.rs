@@ -16,7 +16,7 @@ use petasos_core::journal::MessageOutcome;
 use petasos_core::lifecycle::{GateState, NotAccepting};
 use petasos_core::message::Attachment;
 use petasos_core::transcript::{Message, Role};
-use petasos_core::{Millis, Platform};
+use petasos_core::{Millis, Platform, RunId};
 use petasos_store::{IdempotencyMatch, NewRun, PendingMessage, RunEnd, RunRow, TranscriptRow, Tx};
 use serde::{Deserialize, Serialize};
 
@@ -24,6 +24,7 @@ pub use approval::RunApproval;
 pub use limiter::RunLimits;
 pub(crate) use limiter::{RunLimiter, RunPermit};
 pub use sessions::{NewSession, SessionChangeError};
+pub(crate) use source::run_of;
 pub use target::RunTarget;
 
 use crate::inbound::downloads;
@@ -87,7 +88,7 @@ pub struct IdempotencyKey {
 #[derive(Debug)]
 pub struct RunRequest {
     /// Created with [`fresh_id`].
-    pub run: String,
+    pub run: RunId,
     /// The credential of the client.
     pub owner: String,
     /// The credential may use conversations of other owners.
@@ -120,11 +121,7 @@ pub enum StartRunError {
 
 /// An unguessable id: `prefix` and `N` random bytes in hex.
 pub fn fresh_id<const N: usize>(prefix: &str) -> String {
-    format!("{prefix}{}", hex::<N>(&clock::random()))
-}
-
-pub(crate) fn hex<const N: usize>(bytes: &[u8; N]) -> String {
-    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+    format!("{prefix}{}", clock::random_hex::<N>())
 }
 
 enum AcceptOutcome {
@@ -172,8 +169,14 @@ impl Handle {
             let hint = &handles.channels.capabilities(Platform::API_SERVER).hint;
             let RunRequest { run, owner, .. } = &request;
             let sees_all = request.sees_all;
-            let context =
-                RunContext { settings: &handles.settings, keys: &rules.keys, hint, owner, sees_all, run };
+            let context = RunContext {
+                settings: &handles.settings,
+                keys: &rules.keys,
+                hint,
+                owner,
+                sees_all,
+                run: Some(run),
+            };
             commit_run(tx, &context, &request, clock::now())
         });
         match accepted.await {
@@ -223,8 +226,8 @@ impl Handle {
         }
     }
 
-    pub async fn run(&self, id: &str) -> Result<Option<RunRow>, Error> {
-        let id = id.to_owned();
+    pub async fn run(&self, id: &RunId) -> Result<Option<RunRow>, Error> {
+        let id = id.clone();
         let mut run = self.0.handles.db.read(move |reader| reader.run(&id)).await?;
         if let Some(run) = &mut run {
             self.embed_pictures(run).await;
@@ -250,11 +253,11 @@ impl Handle {
     /// A consistent snapshot of a run, its rows after `after`, and its approvals.
     pub async fn run_rows(
         &self,
-        id: &str,
+        id: &RunId,
         after: RowId,
         limit: usize,
     ) -> Result<Option<(RunRow, Vec<TranscriptRow>, Vec<RunApproval>)>, Error> {
-        let id = id.to_owned();
+        let id = id.clone();
         let read = self.0.handles.db.read(move |reader| {
             let Some(run) = reader.run(&id)? else { return Ok(None) };
             let Some(begin) = run.after_row else { return Ok(Some((run, vec![], vec![]))) };
@@ -272,7 +275,7 @@ impl Handle {
     }
 
     /// Waits for the end of a run. `None`: no such run.
-    pub async fn run_ended(&self, id: &str) -> Result<Option<RunRow>, Error> {
+    pub async fn run_ended(&self, id: &RunId) -> Result<Option<RunRow>, Error> {
         let (mut completion, known) = self.0.handles.runs.watch(id);
         if known {
             completion.wait(POLL_INTERVAL).await;
@@ -298,17 +301,16 @@ impl Handle {
     }
 
     /// A stop was requested and the run has not ended.
-    pub fn is_stopping(&self, run: &str) -> bool {
+    pub fn is_stopping(&self, run: &RunId) -> bool {
         self.0.handles.runs.is_stopping(run)
     }
 
     /// Hides a run. `false`: no such run.
-    pub async fn hide_run(&self, id: &str) -> Result<bool, Error> {
-        let id = id.to_owned();
+    pub async fn hide_run(&self, id: &RunId) -> Result<bool, Error> {
+        let id = id.clone();
         self.0.handles.db.write(Commit::Run, move |tx| tx.hide_run(&id)).await
     }
 
-    /// Number of active runs, and the limits.
     pub fn active_runs(&self) -> (usize, RunLimits) {
         (self.0.handles.runs.active(), self.0.handles.runs.limits())
     }

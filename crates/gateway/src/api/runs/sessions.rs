@@ -14,7 +14,7 @@ use crate::{Error, Handle, clock};
 
 #[derive(Debug, Clone, Default)]
 pub struct NewSession {
-    pub id: Option<String>,
+    pub id: Option<SessionId>,
     pub title: Option<String>,
     pub model: Option<String>,
     /// Appended to the gateway's system prompt in every turn.
@@ -37,8 +37,8 @@ pub enum SessionChangeError {
 const COPIES: usize = 10_000;
 
 impl Handle {
-    pub async fn session_summary(&self, id: &str) -> Result<Option<SessionSummary>, Error> {
-        let id = SessionId(id.to_owned());
+    pub async fn session_summary(&self, id: &SessionId) -> Result<Option<SessionSummary>, Error> {
+        let id = id.clone();
         self.0.handles.db.read(move |reader| reader.session_summary(&id)).await
     }
 
@@ -52,9 +52,9 @@ impl Handle {
         new: NewSession,
     ) -> Result<SessionSummary, SessionChangeError> {
         let id = new.id.clone().unwrap_or_else(|| {
-            format!("api_{}_{}", clock::now().0 / 1000, super::hex::<4>(&clock::random()))
+            SessionId(format!("api_{}_{}", clock::now().0 / 1000, clock::random_hex::<4>()))
         });
-        self.create_with(owner, SessionId(id), move |tx, context, id| {
+        self.create_with(owner, id, move |tx, context, id| {
             if tx.session(id)?.is_some() {
                 return Ok(Err(SessionChangeError::Exists));
             }
@@ -85,12 +85,12 @@ impl Handle {
     pub async fn fork_session(
         &self,
         owner: &str,
-        from: &str,
-        id: Option<String>,
+        from: &SessionId,
+        id: Option<SessionId>,
         title: Option<String>,
     ) -> Result<SessionSummary, SessionChangeError> {
-        let from = SessionId(from.to_owned());
-        let id = id.map_or_else(|| new_session_id("api"), SessionId);
+        let from = from.clone();
+        let id = id.unwrap_or_else(|| new_session_id("api"));
         self.create_with(owner, id, move |tx, context, id| {
             let Some(source) = tx.session(&from)? else { return Ok(Err(SessionChangeError::Missing)) };
             if tx.session(id)?.is_some() {
@@ -121,13 +121,13 @@ impl Handle {
         .await
     }
 
-    pub async fn rename_session(&self, id: &str, title: String) -> Result<bool, Error> {
-        let id = SessionId(id.to_owned());
+    pub async fn rename_session(&self, id: &SessionId, title: String) -> Result<bool, Error> {
+        let id = id.clone();
         self.0.handles.db.write(Commit::Operator, move |tx| tx.put_title(&id, &title)).await
     }
 
-    pub async fn end_session(&self, id: &str, reason: String) -> Result<(), Error> {
-        let id = SessionId(id.to_owned());
+    pub async fn end_session(&self, id: &SessionId, reason: String) -> Result<(), Error> {
+        let id = id.clone();
         self.0
             .handles
             .db
@@ -135,8 +135,8 @@ impl Handle {
             .await
     }
 
-    pub async fn delete_session(&self, id: &str) -> Result<(), SessionChangeError> {
-        let id = SessionId(id.to_owned());
+    pub async fn delete_session(&self, id: &SessionId) -> Result<(), SessionChangeError> {
+        let id = id.clone();
         let removed = self.0.handles.db.write(Commit::Operator, move |tx| {
             let Some(row) = tx.session(&id)? else { return Ok(Err(SessionChangeError::Missing)) };
             let own = row.platform.as_deref() == Some(Platform::API_SERVER.as_str());
@@ -178,11 +178,11 @@ impl Handle {
             let hint = &handles.channels.capabilities(Platform::API_SERVER).hint;
             let settings = &handles.settings;
             let keys = &rules.keys;
-            let context = RunContext { settings, keys, hint, owner: &owner, sees_all: true, run: "" };
+            let context = RunContext { settings, keys, hint, owner: &owner, sees_all: true, run: None };
             job(tx, &context, &id)
         });
         done.await??;
-        self.session_summary(made.as_str()).await?.ok_or(SessionChangeError::Missing)
+        self.session_summary(&made).await?.ok_or(SessionChangeError::Missing)
     }
 }
 

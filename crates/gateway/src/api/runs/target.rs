@@ -7,7 +7,7 @@
 use petasos_core::ids::RowId;
 use petasos_core::session::{Entry, KeyOptions};
 use petasos_core::transcript::{Message, Role};
-use petasos_core::{Millis, Platform, SessionId, SessionKey, Source};
+use petasos_core::{Millis, Platform, RunId, SessionId, SessionKey, Source};
 use petasos_store::{Error as StoreError, RowState, RunRow, TranscriptRow, Tx, local_time};
 
 use super::source::RunSource;
@@ -18,9 +18,9 @@ use crate::lifecycle::config::Settings;
 #[derive(Debug, Clone)]
 pub enum RunTarget {
     /// This transcript; created if missing.
-    Session(String),
+    Session(SessionId),
     /// This transcript, which must exist.
-    Existing(String),
+    Existing(SessionId),
     /// The full history. `name` stays the same as long as the beginning of the history does.
     FullHistory {
         name: String,
@@ -28,7 +28,7 @@ pub enum RunTarget {
     },
     /// A conversation named by the client; created if missing.
     Conversation(String),
-    ContinueRun(String),
+    ContinueRun(RunId),
 }
 
 pub(super) struct RunContext<'a> {
@@ -38,7 +38,7 @@ pub(super) struct RunContext<'a> {
     pub(super) owner: &'a str,
     /// May use conversations of other owners.
     pub(super) sees_all: bool,
-    pub(super) run: &'a str,
+    pub(super) run: Option<&'a RunId>,
 }
 
 impl RunContext<'_> {
@@ -68,14 +68,9 @@ pub(super) fn resolve_target(
     now: Millis,
 ) -> Result<Option<ResolvedTarget>, StoreError> {
     match resolve_target {
-        RunTarget::Session(id) => continue_or_create(tx, context, &SessionId(id.clone()), now),
-        RunTarget::Existing(id) => {
-            let id = SessionId(id.clone());
-            if tx.session(&id)?.is_none() {
-                return Ok(None);
-            }
-            continue_or_create(tx, context, &id, now)
-        }
+        RunTarget::Session(id) => continue_or_create(tx, context, id, now),
+        RunTarget::Existing(id) if tx.session(id)?.is_none() => Ok(None),
+        RunTarget::Existing(id) => continue_or_create(tx, context, id, now),
         RunTarget::FullHistory { name, history } => resolve_history(tx, context, name, history, options, now),
         RunTarget::Conversation(name) => {
             let key = RunSource::new(name, context.owner, context.run).key(context.keys);
@@ -210,7 +205,7 @@ pub(super) fn create(
 }
 
 pub(super) fn new_session_id(name: &str) -> SessionId {
-    SessionId(format!("{name}-{}", super::hex::<4>(&clock::random())))
+    SessionId(format!("{name}-{}", clock::random_hex::<4>()))
 }
 
 /// Whether the stored rows equal the sent history.

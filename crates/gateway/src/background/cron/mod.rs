@@ -110,7 +110,7 @@ async fn gate_opened(scheduler: &Scheduler, changes: &mut watch::Receiver<u64>) 
 async fn pause(scheduler: &Scheduler) -> bool {
     petasos_runtime::select! {
         () = scheduler.notifications.shutdown.stopped() => true,
-        () = tokio::time::sleep(RETRY) => false,
+        () = clock::sleep(RETRY) => false,
     }
 }
 

@@ -46,7 +46,7 @@ impl Timer {
         let timer = match &self.0 {
             Backend::Kernel(timer) => timer,
             Backend::Simulated => {
-                tokio::time::sleep(wait.min(SIMULATED_POLL)).await;
+                clock::sleep(wait.min(SIMULATED_POLL)).await;
                 return Ok(());
             }
         };
@@ -86,7 +86,7 @@ mod tests {
     #[tokio::test]
     async fn waits_for_future_times_only() {
         let timer = Timer::new().unwrap();
-        let begun = std::time::Instant::now();
+        let begun = clock::monotonic();
         timer.wait(Some(clock::now().before(Duration::from_secs(5)))).await.unwrap();
         assert!(begun.elapsed() < Duration::from_secs(1));
         timer.wait(Some(clock::now().after(Duration::from_millis(80)))).await.unwrap();

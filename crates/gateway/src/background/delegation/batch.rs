@@ -6,19 +6,20 @@ use std::time::Duration;
 use futures_util::future::join_all;
 use petasos_agent::DelegatedTask;
 use petasos_core::journal::MessageOutcome;
-use petasos_core::{InboxId, Millis, SessionId, SessionKey, Source};
+use petasos_core::{DelegationId, InboxId, Millis, SessionId, SessionKey, Source};
 use petasos_store::MessageStage;
 use serde_json::{Value, json};
 use tokio::sync::{OwnedSemaphorePermit, oneshot, watch};
-use tokio::time::{Instant, sleep};
+use tokio::time::Instant;
 
 use super::Delegation;
 use super::report::{self, ChildEnd};
 use crate::Error;
+use crate::clock;
 
 #[derive(Debug)]
 pub(super) struct DelegationBatch {
-    pub(super) id: String,
+    pub(super) id: DelegationId,
     pub(super) key: SessionKey,
     pub(super) session: SessionId,
     pub(super) origin: Source,
@@ -103,7 +104,7 @@ impl DelegationBatch {
 
 /// Waits for the end of a child and returns its report.
 async fn follow(delegation: &Delegation, child: &ChildSession, stops: [watch::Receiver<bool>; 2]) -> Value {
-    let began = Instant::now();
+    let began = clock::monotonic();
     let (outcome, stop_reason) = match until_settled(delegation, child, stops, began).await {
         Ok(ended) => ended,
         Err(error) => {
@@ -139,7 +140,7 @@ async fn until_settled(
                 Err(Error::Stopping) => return Err(Error::Stopping),
                 Err(error) => {
                     tracing::warn!(%error, "cannot read the state of a subagent; trying again");
-                    tokio::time::sleep(CANCEL_RETRY).await;
+                    clock::sleep(CANCEL_RETRY).await;
                     continue;
                 }
             };
@@ -159,7 +160,7 @@ async fn until_settled(
             petasos_runtime::select! {
                 moved = moved => if !moved {
                     // The session task has ended; the router starts the next one.
-                    sleep(CANCEL_RETRY).await;
+                    clock::sleep(CANCEL_RETRY).await;
                     break;
                 },
                 () = stop_requested(first), if stop_reason.is_none() => stop_reason = Some(StopReason::Stopped),
@@ -167,7 +168,7 @@ async fn until_settled(
                 () = sleep_until(limit), if stop_reason.is_none() => stop_reason = Some(StopReason::TimedOut),
                 // A queued child will not start during shutdown, and its parent would delay the shutdown.
                 () = context.gate.leaving(), if stop_reason.is_none() && waits => stop_reason = Some(StopReason::Stopped),
-                () = sleep(pause) => {}
+                () = clock::sleep(pause) => {}
             }
         }
     }

@@ -1,9 +1,11 @@
 //! Child sessions. The session name encodes the depth and the role.
 
+use std::fmt;
+
 use petasos_agent::{DelegatedTask, SubagentRole};
 use petasos_core::message::ChatType;
 use petasos_core::session::{KeyOptions, session_key};
-use petasos_core::{Platform, SessionKey, Source};
+use petasos_core::{DelegationId, Platform, SessionKey, Source};
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct ChildLevel {
@@ -13,14 +15,28 @@ pub(crate) struct ChildLevel {
 }
 
 impl ChildLevel {
+    /// The level in the session name of a child: the part behind the last `-`.
     pub(crate) fn of(key: &SessionKey) -> Option<Self> {
-        let name = key.as_str().strip_prefix("agent:main:subagent:dm:")?;
-        let (_, level) = name.rsplit_once('-')?;
-        let role = match level.chars().last()? {
+        Self::parse(key.as_str().strip_prefix("agent:main:subagent:dm:")?.rsplit_once('-')?.1)
+    }
+
+    /// Reverses `Display`.
+    fn parse(text: &str) -> Option<Self> {
+        let role = match text.chars().last()? {
             'o' => SubagentRole::Orchestrator,
             _leaf => SubagentRole::Leaf,
         };
-        Some(Self { depth: level.trim_end_matches(char::is_alphabetic).parse().ok()?, role })
+        Some(Self { depth: text.trim_end_matches(char::is_alphabetic).parse().ok()?, role })
+    }
+}
+
+impl fmt::Display for ChildLevel {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let role = match self.role {
+            SubagentRole::Leaf => 'l',
+            SubagentRole::Orchestrator => 'o',
+        };
+        write!(f, "{}{role}", self.depth)
     }
 }
 
@@ -28,13 +44,8 @@ pub(crate) fn is_child(platform: Platform) -> bool {
     platform == Platform::SUBAGENT
 }
 
-pub(super) fn source(delegation: &str, at: usize, level: ChildLevel) -> Source {
-    let role = match level.role {
-        SubagentRole::Leaf => 'l',
-        SubagentRole::Orchestrator => 'o',
-    };
-    let name = format!("{delegation}-{at}-{}{role}", level.depth);
-    Source::new(Platform::SUBAGENT, ChatType::Dm, name)
+pub(super) fn source(delegation: &DelegationId, at: usize, level: ChildLevel) -> Source {
+    Source::new(Platform::SUBAGENT, ChatType::Dm, format!("{delegation}-{at}-{level}"))
 }
 
 pub(super) fn key(source: &Source) -> SessionKey {
@@ -58,7 +69,7 @@ mod tests {
             ChildLevel { depth: 1, role: SubagentRole::Leaf },
             ChildLevel { depth: 12, role: SubagentRole::Orchestrator },
         ] {
-            let source = source("deleg_0123abcd", 2, level);
+            let source = source(&"deleg_0123abcd".into(), 2, level);
             assert_eq!(ChildLevel::of(&key(&source)), Some(level));
         }
         for other in

@@ -30,7 +30,7 @@ pub(crate) fn message(kind: &str, payload: &str) -> Option<DelegationMessage> {
     let blocks: Vec<String> = blocks.collect();
     let head = [
         format!("[ASYNC DELEGATION BATCH COMPLETE — {id}]"),
-        format!("Work that you gave away has ended (status={status}).{}", times(&payload)),
+        format!("Delegated work has ended (status={status}).{}", times(&payload)),
         text("error").to_owned(),
     ];
     let head: Vec<&str> = head.iter().map(String::as_str).filter(|line| !line.is_empty()).collect();
@@ -91,7 +91,7 @@ mod tests {
         assert_eq!(
             rendered.text,
             "[ASYNC DELEGATION BATCH COMPLETE — deleg_1]\n\
-             Work that you gave away has ended (status=partial). Dispatched at 1970-01-01T00:00:01Z, 7 s before it \
+             Delegated work has ended (status=partial). Dispatched at 1970-01-01T00:00:01Z, 7 s before it \
              ended; model m.\n\n\
              --- ✓ TASK 1/2: one (status=completed) ---\nRole: leaf, 5 s\nContext given: all of it\ndid it\n\
              Transcript: /t/1\n\n\

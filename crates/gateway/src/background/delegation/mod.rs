@@ -20,12 +20,11 @@ use std::time::Duration;
 use petasos_agent::{DelegatedTask, Respondent, SessionCtx, SubagentRole, SubagentRunner};
 use petasos_core::lifecycle::GateState;
 use petasos_core::session::ResolveMode;
-use petasos_core::{Inbound, Millis, SessionId, SessionKey, Source};
+use petasos_core::{DelegationId, Inbound, Millis, SessionId, SessionKey, Source};
 use petasos_store::{DelegationRow, Error as StoreError, PendingMessage, Tx};
 use serde_json::{Value, json};
 use tokio::sync::{Semaphore, mpsc, oneshot, watch};
 use tokio::task::JoinSet;
-use tokio::time::Instant;
 
 use batch::{ChildSession, DelegationBatch, ResultSink};
 pub(crate) use child::{ChildLevel, is_child};
@@ -93,8 +92,7 @@ struct DelegationState {
     context: DelegationContext,
     pool: Arc<Semaphore>,
     batches: mpsc::Sender<DelegationBatch>,
-    /// Stop handles of the running batches, by delegation id.
-    running: Mutex<BTreeMap<String, StopHandle>>,
+    running: Mutex<BTreeMap<DelegationId, StopHandle>>,
 }
 
 #[derive(Debug)]
@@ -147,7 +145,7 @@ impl Delegation {
         match self.0.pool.clone().try_acquire_owned() {
             Ok(permit) => DispatchMode::Background(permit),
             Err(_full_or_closed) => DispatchMode::Caller(Some(format!(
-                "{} batches run in the background already (delegation.max_concurrent_children), so this one ran \
+                "{} batches already run in the background (delegation.max_concurrent_children), so this one ran \
                  synchronously, and its results are included here.",
                 self.0.context.settings.delegation.children
             ))),
@@ -169,7 +167,7 @@ impl Delegation {
             );
         }
         let mode = self.mode(ctx, depth);
-        let id = format!("deleg_{:08x}", u32::from_be_bytes(clock::random()));
+        let id = DelegationId(format!("deleg_{:08x}", u32::from_be_bytes(clock::random())));
         let orchestrates = rules.orchestrators && depth + 1 < rules.depth;
         let place = |task: &DelegatedTask| ChildLevel {
             depth: depth + 1,
@@ -196,7 +194,7 @@ impl Delegation {
             origin: ctx.source.clone(),
             tasks,
             children: vec![],
-            began: Instant::now(),
+            began: clock::monotonic(),
             dispatched_at: clock::now(),
             stop,
             sink,
@@ -212,10 +210,10 @@ impl Delegation {
                 "count": goals.len(),
                 "delegation_id": id,
                 "goals": goals,
-                "note": "The work goes on in the background. Its results come as a message of their own when all of it \
-                         has ended: do not wait or ask for them, and do not claim them before.",
+                "note": "The work continues in the background. You receive its results as a separate message when \
+                         all of it has ended: do not wait for them, do not ask for them, and do not claim them earlier.",
                 "live_transcripts": transcripts,
-                "live_transcripts_hint": "These files grow while the work goes on.",
+                "live_transcripts_hint": "These files grow while the work continues.",
             })),
             Some((mut results, note)) => {
                 let mut heartbeat = tokio::time::interval(HEARTBEAT);
@@ -234,9 +232,14 @@ impl Delegation {
         }
     }
 
-    fn row(&self, id: &str, ctx: &SessionCtx, tasks: &[DelegatedTask]) -> Result<DelegationRow, String> {
+    fn row(
+        &self,
+        id: &DelegationId,
+        ctx: &SessionCtx,
+        tasks: &[DelegatedTask],
+    ) -> Result<DelegationRow, String> {
         Ok(DelegationRow {
-            id: id.to_owned(),
+            id: id.clone(),
             key: ctx.key.clone(),
             session: ctx.session.clone(),
             origin: ctx.source.clone(),
@@ -286,7 +289,7 @@ impl Delegation {
             each.map(|(source, text)| open_child(tx, &settings, &hint, &parent, source, text, now)).collect()
         });
         let begun: Vec<(PendingMessage, SessionId)> =
-            begun.await.map_err(|error| format!("The work could not be begun: {error}"))?;
+            begun.await.map_err(|error| format!("The work could not be started: {error}"))?;
         let mut children = Vec::new();
         for (at, (pending, session)) in begun.into_iter().enumerate() {
             children.push(ChildSession {
@@ -301,14 +304,14 @@ impl Delegation {
         Ok(children)
     }
 
-    fn running(&self) -> MutexGuard<'_, BTreeMap<String, StopHandle>> {
+    fn running(&self) -> MutexGuard<'_, BTreeMap<DelegationId, StopHandle>> {
         self.0.running.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 /// Between two signs of life of a waiting parent turn.
 const HEARTBEAT: Duration = Duration::from_secs(30);
-const STOPPED: &str = "The work was stopped: the gateway is going down.";
+const STOPPED: &str = "The work was stopped: the gateway is shutting down.";
 
 fn open_child(
     tx: &Tx<'_>,
@@ -350,7 +353,7 @@ pub(crate) async fn run(delegation: Delegation, mut batches: BatchQueue, shutdow
             () = shutdown.stopped() => break,
             batch = batches.0.recv() => match batch {
                 Some(batch) => {
-                    running.spawn(petasos_runtime::scheduled(batch.run(delegation.clone())));
+                    petasos_runtime::spawn_into(&mut running, batch.run(delegation.clone()));
                 }
                 None => break,
             },

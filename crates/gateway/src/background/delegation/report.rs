@@ -10,7 +10,7 @@ use petasos_core::ids::RowId;
 use petasos_core::journal::{MessageOutcome, Write};
 use petasos_core::transcript::{Message, Role};
 use petasos_core::turn::{self, Event, TurnLimits};
-use petasos_core::{Millis, SessionId, SessionKey, TurnId};
+use petasos_core::{DelegationId, Millis, SessionId, SessionKey, TurnId};
 use petasos_store::{DelegationRow, Error as StoreError, Tx};
 use serde_json::{Value, json};
 
@@ -205,7 +205,7 @@ pub(super) async fn store_completion(
         let kept = delegation.0.context.db.write(Commit::Delegation, move |tx| {
             let now = clock::now();
             if tx.delegation_ended(&id, status, &payload, now)? {
-                tx.record_completion(&id, (&key, Some(&session)), &origin, KIND, &payload, now)?;
+                tx.record_completion(id.as_str(), (&key, Some(&session)), &origin, KIND, &payload, now)?;
             }
             Ok(())
         });
@@ -215,14 +215,14 @@ pub(super) async fn store_completion(
             Err(Error::Stopping) => return,
             Err(error) => {
                 tracing::warn!(%error, "the end of delegated work cannot be stored; trying again");
-                tokio::time::sleep(STORE_RETRY).await;
+                clock::sleep(STORE_RETRY).await;
             }
         }
     }
 }
 
 /// The completion payload without results.
-fn event(id: &str, key: &SessionKey, session: &SessionId, tasks: &[DelegatedTask]) -> Value {
+fn event(id: &DelegationId, key: &SessionKey, session: &SessionId, tasks: &[DelegatedTask]) -> Value {
     let goals: Vec<_> = tasks.iter().map(|task| &task.goal).collect();
     json!({
         "type": "async_delegation",
@@ -255,10 +255,11 @@ fn batch_status(results: &[Value]) -> &'static str {
 /// Ends the batches and children of the previous process. Each conversation is notified once; children are not resumed.
 pub(crate) fn recover_interrupted(tx: &Tx<'_>, limits: TurnLimits, now: Millis) -> Result<(), StoreError> {
     for row in tx.open_delegations()? {
-        tracing::warn!(delegation = row.id, "delegated work was cut off; its outcome is unknown");
+        tracing::warn!(delegation = %row.id, "delegated work was cut off; its outcome is unknown");
         let payload = unknown(&row, now).to_string();
         if tx.delegation_ended(&row.id, "unknown", &payload, now)? {
-            tx.record_completion(&row.id, (&row.key, Some(&row.session)), &row.origin, KIND, &payload, now)?;
+            let to = (&row.key, Some(&row.session));
+            tx.record_completion(row.id.as_str(), to, &row.origin, KIND, &payload, now)?;
         }
     }
     for turn in tx.open_turns()? {

@@ -59,7 +59,7 @@ async fn delivered(ingest: &Ingest, enqueued: EnqueueOutcome, within: Duration) 
                 Ok(Some(State::Dead)) => return PostOutcome::Dead,
                 Ok(Some(_)) => return PostOutcome::Delivered { duplicate: again },
                 // Read errors are retried; the timeout below bounds the time.
-                Ok(None) | Err(_) => tokio::time::sleep(POLL_INTERVAL).await,
+                Ok(None) | Err(_) => clock::sleep(POLL_INTERVAL).await,
             }
         }
     };

@@ -19,7 +19,6 @@ use petasos_core::text::is_silence_narration;
 use petasos_core::{Millis, OutboxId, Route};
 use petasos_store::{Error as StoreError, Tx};
 use serde::Serialize;
-use tokio::time::Instant;
 
 use crate::api::handle::Handle;
 use crate::background::notifications::home_channels::HomeChannels;
@@ -303,7 +302,7 @@ pub(crate) async fn save_output(
 
 /// Polls the outbox until all items are delivered or given up, or the time is over.
 async fn await_delivery(service: &Notifications, posted: &mut [NotificationResult], wait: Duration) {
-    let deadline = Instant::now() + wait;
+    let deadline = clock::monotonic() + wait;
     let mut pause = FIRST_POLL;
     loop {
         let mut open = false;
@@ -316,19 +315,19 @@ async fn await_delivery(service: &Notifications, posted: &mut [NotificationResul
             }
             open |= matches!(it.outcome, NotificationOutcome::Queued { .. });
         }
-        if !open || Instant::now() >= deadline {
+        if !open || clock::monotonic() >= deadline {
             return;
         }
         petasos_runtime::select! {
             () = service.shutdown.stopped() => return,
-            () = tokio::time::sleep_until(deadline.min(Instant::now() + pause)) => {}
+            () = tokio::time::sleep_until(deadline.min(clock::monotonic() + pause)) => {}
         }
         pause = (pause * 2).min(MAX_POLL);
     }
 }
 
 fn outcome_of(id: OutboxId, item: Option<Item>) -> NotificationOutcome {
-    let Some(item) = item else { return failed("it was dropped from the outbox".into()) };
+    let Some(item) = item else { return failed("the message was dropped from the outbox".into()) };
     match item.state {
         State::Done => NotificationOutcome::Delivered { messages: item.sent },
         State::Dead => match item.last_error {

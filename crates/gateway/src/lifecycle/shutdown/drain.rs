@@ -6,7 +6,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use petasos_core::journal::Write;
 use petasos_core::lifecycle::{ActiveTurn, RestartOrigin, ShutdownReason, hung_after, stop_budget};
@@ -69,9 +69,9 @@ pub(crate) async fn drain(handles: &Arc<Handles>, notifier: &Notifier, watchdog:
         );
     }
     let mut left = usize::MAX;
-    let mut granted = Instant::now() + lifetime.drain_timeout;
+    let mut granted = clock::monotonic() + lifetime.drain_timeout;
     let quiet = handles.lifecycle.gate.drained(deadline, |count, more| {
-        let end = Instant::now() + more;
+        let end = clock::monotonic() + more;
         watchdog.not_before(end + hung_after(Duration::ZERO));
         // Progress or an extension: the service manager's stop timeout starts again.
         if (count < left && left != usize::MAX) || end > granted + GRANT_TOLERANCE {
@@ -123,7 +123,7 @@ pub(crate) async fn flush_outbox(handles: &Arc<Handles>, links: &[LinkHandle]) {
         if !due.iter().any(|lane| up.contains(&lane.platform.as_str())) {
             return;
         }
-        tokio::time::sleep(POLL_INTERVAL).await;
+        clock::sleep(POLL_INTERVAL).await;
     }
 }
 

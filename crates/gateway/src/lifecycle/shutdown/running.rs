@@ -73,7 +73,7 @@ impl RunningGateway {
             () = handles.lifecycle.shutdown.stopped() => None,
         };
         let drained = record.as_ref().map_or(DrainOutcome::TimedOut, |record| record.drained);
-        let deadline = tokio::time::Instant::now() + SHUTDOWN_STEP_TIMEOUT;
+        let deadline = clock::monotonic() + SHUTDOWN_STEP_TIMEOUT;
         if tokio::time::timeout_at(deadline, drain::flush_outbox(&handles, &self.links)).await.is_err() {
             tracing::warn!("some messages could not be sent in time");
         }
@@ -82,7 +82,7 @@ impl RunningGateway {
         }
         handles.lifecycle.shutdown.stop();
         if handles.lifecycle.shutdown.failed() {
-            gate.shut_down(ShutdownReason::Failure, Some("a part of the gateway failed".into()));
+            gate.shut_down(ShutdownReason::Failure, Some("a component of the gateway failed".into()));
         }
         let ended = futures_util::future::join_all(self.tasks);
         if tokio::time::timeout(SHUTDOWN_STEP_TIMEOUT, ended).await.is_err() {
@@ -95,7 +95,7 @@ impl RunningGateway {
             Some(record) => drain::confirm_interrupted(&handles, record).await,
             None => None,
         };
-        let deadline = deadline.max(tokio::time::Instant::now() + MIN_SEND_TIMEOUT);
+        let deadline = deadline.max(clock::monotonic() + MIN_SEND_TIMEOUT);
         if tokio::time::timeout_at(deadline, self.deliver).await.is_err() {
             tracing::warn!("a send has no result yet; it will be repeated, marked as a possible duplicate");
         }

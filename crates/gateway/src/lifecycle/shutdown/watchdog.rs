@@ -3,13 +3,16 @@
 //! Runs in a thread of its own, because the event loop itself may hang. At its deadline it dumps the lifecycle state to a
 //! log, removes the pid file and exits with 1. All accepted messages are on disk, so the next start continues.
 
-use std::fs::{self, OpenOptions};
+use std::fs::{DirBuilder, OpenOptions};
 use std::io::Write;
-use std::os::unix::fs::OpenOptionsExt;
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
+use tokio::time::Instant;
+
+use crate::clock;
 use crate::home::{pid, process::ProcessRecord};
 use crate::lifecycle::gate::AcceptGate;
 
@@ -29,9 +32,10 @@ const LOG: &str = "logs/gateway-shutdown-watchdog.log";
 const LOG_LIMIT: u64 = 256 * 1024;
 
 impl Watchdog {
+    #[expect(clippy::disallowed_methods, reason = "a thread of its own, because the event loop may hang")]
     pub(crate) fn arm(after: Duration, home: PathBuf, own: ProcessRecord, gate: AcceptGate) -> Self {
         let timer = Arc::new(WatchdogTimer {
-            deadline: Mutex::new(Some(Instant::now() + after)),
+            deadline: Mutex::new(Some(clock::monotonic() + after)),
             changed: Condvar::new(),
         });
         let watched = timer.clone();
@@ -77,7 +81,7 @@ impl WatchdogTimer {
     fn wait(&self) -> bool {
         let mut deadline = self.deadline.lock().unwrap_or_else(PoisonError::into_inner);
         while let Some(at) = *deadline {
-            let left = at.saturating_duration_since(Instant::now());
+            let left = at.saturating_duration_since(clock::monotonic());
             if left.is_zero() {
                 return true;
             }
@@ -95,7 +99,8 @@ fn dump(home: &Path, gate: &AcceptGate) {
         std::process::id(),
         gate.try_snapshot()
     );
-    let written = path.parent().map_or(Ok(()), fs::create_dir_all).and_then(|()| {
+    let folder = path.parent().unwrap_or(home);
+    let written = DirBuilder::new().recursive(true).mode(0o700).create(folder).and_then(|()| {
         let mut log = OpenOptions::new().create(true).append(true).mode(0o600).open(&path)?;
         if log.metadata()?.len() > LOG_LIMIT {
             log.set_len(0)?;
@@ -109,6 +114,8 @@ fn dump(home: &Path, gate: &AcceptGate) {
 
 #[cfg(test)]
 mod tests {
+    use std::fs;
+
     use super::*;
     use std::process::Command;
 
@@ -122,7 +129,7 @@ mod tests {
         let file = pid::claim(&home).unwrap();
         let watchdog =
             Watchdog::arm(Duration::from_millis(50), home, file.record().clone(), AcceptGate::new(None));
-        watchdog.not_before(Instant::now() + Duration::from_millis(100));
+        watchdog.not_before(clock::monotonic() + Duration::from_millis(100));
         loop {
             std::thread::park();
         }

@@ -101,8 +101,16 @@ pub async fn start(config: Config) -> Result<(Handle, RunningGateway), StartErro
     let streaming = config.settings.streaming.clone();
     let policy = config.settings.attachments.clone();
     let owners = Owners { rules: rules.clone(), tiers: config.settings.tiers.clone() };
-    let lane_context =
-        LaneContext::new(db.clone(), channels.clone(), streaming, policy, owners.clone(), shutdown.clone());
+    let redactor = config.settings.redactor.clone();
+    let lane_context = LaneContext::new(
+        db.clone(),
+        channels.clone(),
+        streaming,
+        policy,
+        owners.clone(),
+        redactor,
+        shutdown.clone(),
+    );
     let (lanes, delivering) = LaneDispatcher::new(lane_context);
     let delivering = runtime::tasks::vital("deliver", &shutdown, delivering);
     let (router, asks) = Router::new();

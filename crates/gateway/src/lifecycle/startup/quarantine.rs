@@ -11,9 +11,9 @@ use std::time::Duration;
 use petasos_core::message::Delivery;
 use petasos_core::{Platform, TurnId};
 use petasos_store::{Suspect, SuspectHold};
-use tokio::time::Instant;
 
 use crate::background::completions::connected;
+use crate::clock;
 use crate::lifecycle::shutdown::ShutdownHandle;
 use crate::links::any_changed;
 use crate::links::channels::Channels;
@@ -64,7 +64,7 @@ pub(crate) async fn run(
             held.clear();
         }
         if !held.is_empty() {
-            tokio::time::sleep(hold.pause).await;
+            clock::sleep(hold.pause).await;
         }
         while !held.is_empty() {
             links.iter_mut().for_each(|link| link.link.mark_unchanged());
@@ -93,7 +93,7 @@ async fn try_alone(release_context: &SuspectRelease, suspect: &Suspect, stable: 
     tracing::warn!(turn = %suspect.turn, crashes = suspect.crashes, "resuming a suspect alone");
     release_context.quarantine.release(suspect.turn);
     release_context.router.resume(suspect.key.clone()).await;
-    let until = Instant::now() + stable;
+    let until = clock::monotonic() + stable;
     let Some(mut view) = release_context.router.view(suspect.key.clone()).await else { return };
     loop {
         view.mark_unchanged();
@@ -114,7 +114,7 @@ async fn try_alone(release_context: &SuspectRelease, suspect: &Suspect, stable: 
         release_context.db.write(Commit::ClearSuspect, move |tx| tx.clear_suspect(turn)).await
     {
         tracing::warn!(%turn, %error, "cannot clear a suspect yet");
-        tokio::time::sleep(STORE_RETRY).await;
+        clock::sleep(STORE_RETRY).await;
     }
 }
 

@@ -4,14 +4,14 @@
 //! pages. The database thread then notes the damage as it ends, and a second attempt salvages.
 
 use std::path::Path;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use petasos_agent::RecordedProcess;
 use petasos_core::lifecycle::restart_breaker::ResumePacing;
 use petasos_core::message::{Delivery, Route};
 use petasos_core::outbox::Draft;
 use petasos_core::{Millis, Platform};
-use petasos_store::{BootPolicy, BootResult, Error as StoreError, HoldScope, HomeState, Store, SuspectHold};
+use petasos_store::{BootPolicy, BootResult, HoldScope, HomeState, Store, SuspectHold};
 
 use crate::background::processes;
 use crate::home::{self, restart};
@@ -23,13 +23,11 @@ use crate::lifecycle::startup::boot::{self, RecoveryContext};
 use crate::lifecycle::startup::{DATABASE, StartError};
 use crate::runtime::commit::Commit;
 use crate::storage::database::{self, Db, Writer};
-use crate::storage::sessions_json;
+use crate::storage::{salvage, sessions_json};
 use crate::{Error, clock};
 
 /// Restart notes older than this are ignored.
 const MAX_NOTICE_AGE: Duration = Duration::from_secs(3600);
-/// Between two reports of the progress of a salvage.
-const PROGRESS_INTERVAL: Duration = Duration::from_secs(5);
 /// Syncing a large file is one step without a report.
 const START_EXTENSION: Duration = Duration::from_secs(120);
 
@@ -60,9 +58,7 @@ pub(crate) async fn recover(
     let mut clean = None;
     let last_change = Store::last_change(&inputs.home.join(DATABASE), now);
     match attempt(&inputs, shutdown, &mut clean, last_change, now).await {
-        Err(StartError::Gateway(Error::Store(
-            error @ (StoreError::Corrupt(_) | StoreError::NotDatabase | StoreError::Unreadable(_)),
-        ))) => {
+        Err(StartError::Gateway(Error::Store(error))) if error.is_damage() => {
             tracing::error!(%error, "the database is damaged; salvaging it");
             attempt(&inputs, shutdown, &mut clean, last_change, now).await
         }
@@ -96,27 +92,13 @@ async fn attempt(
 async fn open(home: &Path, last_change: Millis, notifier: Notifier) -> Result<Store, StartError> {
     let path = home.join(DATABASE);
     let opened = petasos_runtime::blocking(move || {
-        let mut reported: Option<Instant> = None;
-        let mut progress = |percent: u8| {
-            if reported.is_none_or(|at| at.elapsed() >= PROGRESS_INTERVAL) {
-                reported = Some(Instant::now());
-                report_progress(&notifier, percent);
-            }
-        };
+        let mut progress = salvage::paced(|percent| report_progress(&notifier, percent));
         Store::open_or_salvage_changed(path, last_change, clock::now(), &mut progress)
     })
     .await;
-    let (store, salvage) =
+    let (store, salvaged) =
         opened.map_err(|_panicked| Error::Io("opening the database panicked".into()))??;
-    if let Some(salvage) = salvage {
-        tracing::error!(
-            why = salvage.why,
-            moved_to = salvage.moved_to,
-            report = salvage.report,
-            tables = salvage.losses.len(),
-            "the database was damaged and has been salvaged"
-        );
-    }
+    salvaged.iter().for_each(salvage::log_salvage);
     Ok(store)
 }
 

@@ -121,6 +121,7 @@ impl TaskSet {
             channels: handles.channels.clone(),
             router: handles.router.clone(),
             lanes: handles.delivery.lanes.clone(),
+            redactor: handles.settings.redactor.clone(),
             shutdown: self.shutdown.clone(),
         };
         self.vital("completions", completions::run(with, wake, links.to_vec()));

@@ -116,7 +116,8 @@ mod tests {
 
     #[tokio::test]
     async fn reports_adapter_panic_as_broken_link() {
-        let (mut connection, _health) = connection_of(tokio::spawn(async { panic!("a bug in an adapter") }));
+        let (mut connection, _health) =
+            connection_of(petasos_runtime::spawn(async { panic!("a bug in an adapter") }));
         let ConnectionEvent::Failed { fault, code, .. } = connection.next_event().await else {
             panic!("broken")
         };
@@ -127,7 +128,7 @@ mod tests {
     #[tokio::test]
     async fn close_waits_until_adapter_resources_are_released() {
         let (held, hold) = tokio::sync::oneshot::channel::<()>();
-        let task = tokio::spawn(async move {
+        let task = petasos_runtime::spawn(async move {
             let _held = held;
             std::future::pending().await
         });
@@ -139,10 +140,10 @@ mod tests {
 
     #[tokio::test]
     async fn abandons_connection_that_does_not_close_in_time() {
-        let (release, stuck) = std::sync::mpsc::channel::<()>();
+        let (release, stuck) = std::sync::mpsc::sync_channel::<()>(1);
         let (begin, begun) = tokio::sync::oneshot::channel();
         // A blocking task cannot be aborted.
-        let task = tokio::task::spawn_blocking(move || {
+        let task = petasos_runtime::blocking(move || {
             begin.send(()).expect("the test waits");
             let _released = stuck.recv();
             Error::from(petasos_platforms::telegram::Error::Closed)

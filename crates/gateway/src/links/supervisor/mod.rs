@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use petasos_core::link::{Event, Link, LinkEffect, LinkPolicy, PartialOutage};
 use petasos_core::message::Delivery;
-use petasos_core::{Fault, Inbound, LinkId, Platform, Route, SessionKey};
+use petasos_core::{Fault, Inbound, LinkId, Platform, Redactor, Route, SessionKey};
 use petasos_platforms::relay::Relay;
 use petasos_platforms::{Adapter, CommitResult, InboundBatch, LinkHealth, Post, Unreadable};
 use tokio::sync::{mpsc, watch};
@@ -128,6 +128,7 @@ pub fn supervisor<T: LinkSink>(
         shutdown,
         policy,
         close_timeout,
+        redactor: lifetime.redactor.clone(),
         report,
         commands,
         bot_lock,
@@ -144,6 +145,7 @@ struct Supervisor<T> {
     policy: LinkPolicy,
     /// A connection that takes longer to close is abandoned.
     close_timeout: Duration,
+    redactor: Redactor,
     report: watch::Sender<Link>,
     commands: mpsc::Receiver<LinkCommand>,
     bot_lock: Option<BotLock>,
@@ -337,6 +339,7 @@ impl<T: LinkSink> Supervisor<T> {
             }
             ConnectionEvent::Health(LinkHealth::Connecting) => None,
             ConnectionEvent::Failed { fault, code, reason } => {
+                let reason = self.redactor.redact_owned(reason);
                 Some(Event::Failed { generation, fault, code, reason })
             }
         }

@@ -3,9 +3,10 @@ use petasos_core::link::State;
 use petasos_core::rate_limit::PenaltyScope;
 use petasos_fakes::Telegram;
 use petasos_platforms::{Secret, discord, telegram};
-use tokio::time::{Instant, timeout};
+use tokio::time::timeout;
 
 use super::*;
+use crate::clock;
 use crate::links::supervisor::connection;
 
 /// Has no cursor and refuses every batch.
@@ -42,9 +43,9 @@ async fn reports_and_replaces_connection_that_does_not_close() {
     config.base_url = format!("{}/bot", fake.url());
     let adapter = Arc::new(Adapter::Telegram(telegram::Telegram::new(config).expect("valid")));
     // A blocking task cannot be aborted.
-    let (release, stuck) = std::sync::mpsc::channel::<()>();
+    let (release, stuck) = std::sync::mpsc::sync_channel::<()>(1);
     let (begin, begun) = tokio::sync::oneshot::channel();
-    let task = tokio::task::spawn_blocking(move || {
+    let task = petasos_runtime::blocking(move || {
         begin.send(()).expect("the test waits");
         let _released = stuck.recv();
         telegram::Error::Closed.into()
@@ -62,6 +63,7 @@ async fn reports_and_replaces_connection_that_does_not_close() {
         shutdown: shutdown.clone(),
         policy: LinkPolicy { name: "telegram", ..LinkPolicy::default() },
         close_timeout,
+        redactor: Redactor::default(),
         report,
         commands,
         bot_lock: None,
@@ -74,8 +76,8 @@ async fn reports_and_replaces_connection_that_does_not_close() {
         code: "telegram_network_error".into(),
         reason: "the network is gone".into(),
     };
-    let began = Instant::now();
-    let running = tokio::spawn(supervisor.run_from(broke));
+    let began = clock::monotonic();
+    let running = petasos_runtime::spawn(supervisor.run_from(broke));
     let waits = link.wait_for(|link| !matches!(link.state, State::Up { .. })).await.expect("a state").clone();
     assert!(matches!(waits.state, State::Waiting { .. }), "{waits:?}");
     assert!(began.elapsed() < close_timeout, "reported before the old connection is abandoned");
@@ -127,7 +129,7 @@ async fn acknowledges_discord_button_in_rate_limited_chat() {
     adapter.limits().record(adapter.platform(), PenaltyScope::Chat("50".into()), wait, "slow down");
     let shutdown = ShutdownHandle::default();
     let (mut handle, running) = supervisor(adapter, AcceptingSink, shutdown.clone(), &Lifetime::default());
-    let running = tokio::spawn(running);
+    let running = petasos_runtime::spawn(running);
     let up = timeout(soon, handle.link.wait_for(|link| matches!(link.state, State::Up { .. })));
     up.await.expect("connected").expect("a state");
     fake.push_button(50, 5, 1, "ea:once:7");
@@ -135,7 +137,7 @@ async fn acknowledges_discord_button_in_rate_limited_chat() {
         let fake = fake.clone();
         move || fake.wait_until(soon, |world| world.calls_of("answerInteraction").next().map(drop))
     };
-    assert!(tokio::task::spawn_blocking(acknowledged).await.expect("no panic").is_some());
+    assert!(petasos_runtime::blocking(acknowledged).await.expect("no panic").is_some());
     shutdown.stop();
     timeout(soon, running).await.expect("an end").expect("no panic");
 }

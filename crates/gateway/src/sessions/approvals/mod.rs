@@ -14,8 +14,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use petasos_agent::{
-    CommandApprover, CommandDecision, ModelChain, ModelRequest, Question, SessionCtx, contains_private_key,
-    secret_ranges,
+    CommandApprover, CommandDecision, CommandRequest, ModelChain, ModelRequest, Question, SessionCtx,
+    contains_private_key, secret_ranges,
 };
 use petasos_approval::{
     ApprovalOutcome, Category, Choice, Context, Decision, MAX_DISPLAY_CHARS, Policy, RefuseReason,
@@ -78,17 +78,12 @@ impl Approvals {
         self.yolo.lock().unwrap_or_else(PoisonError::into_inner).contains(session)
     }
 
-    async fn decide_command(
-        &self,
-        command: &str,
-        cwd: &Path,
-        has_stdin: bool,
-        ctx: &SessionCtx,
-    ) -> CommandDecision {
+    async fn decide_command(&self, request: CommandRequest<'_>, ctx: &SessionCtx) -> CommandDecision {
+        let CommandRequest { command, cwd, has_stdin, confinement } = request;
         let session = ctx.session.clone();
         let remembered = match self.db.read(move |reader| reader.approved(&session)).await {
             Ok(remembered) => remembered,
-            Err(error) => return blocked(format!("BLOCKED: what was approved cannot be read ({error}).")),
+            Err(error) => return blocked(format!("BLOCKED: the stored approvals cannot be read ({error}).")),
         };
         let settings = self.settings.clone();
         let yolo = self.is_yolo(&ctx.session);
@@ -106,7 +101,7 @@ impl Approvals {
         let decided = petasos_runtime::blocking(move || {
             let policy = Policy {
                 mode: settings.mode,
-                isolated: false,
+                confinement,
                 yolo,
                 audience,
                 deny: &settings.deny,
@@ -120,7 +115,7 @@ impl Approvals {
             Ok(Decision::Run(because)) => CommandDecision::Run { note: automatic_note(because) },
             Ok(Decision::Refuse(refusal)) => blocked(refusal_text(&refusal)),
             Ok(Decision::Ask(categories)) => self.ask(&CommandText::of(command, cwd), categories, ctx).await,
-            Err(_panicked) => blocked("BLOCKED: this command could not be judged.".to_owned()),
+            Err(_panicked) => blocked("BLOCKED: this command could not be assessed.".to_owned()),
         }
     }
 
@@ -129,8 +124,11 @@ impl Approvals {
             return blocked(reason);
         }
         let review = match self.settings.mode {
-            ReviewMode::Smart => self.review(shown, &categories, ctx).await,
-            ReviewMode::Manual | ReviewMode::Off => Review::Unsure,
+            // A model must not let a command out of the sandbox.
+            ReviewMode::Smart if !categories.contains(&Category::Outside) => {
+                self.review(shown, &categories, ctx).await
+            }
+            ReviewMode::Smart | ReviewMode::Manual | ReviewMode::Off => Review::Unsure,
         };
         if review == Review::Approve {
             return CommandDecision::Run {
@@ -189,12 +187,10 @@ impl Approvals {
 impl CommandApprover for Approvals {
     fn decide<'a>(
         &'a self,
-        command: &'a str,
-        cwd: &'a Path,
-        has_stdin: bool,
+        request: CommandRequest<'a>,
         ctx: &'a SessionCtx,
     ) -> Pin<Box<dyn Future<Output = CommandDecision> + Send + 'a>> {
-        Box::pin(self.decide_command(command, cwd, has_stdin, ctx))
+        Box::pin(self.decide_command(request, ctx))
     }
 }
 
@@ -218,8 +214,8 @@ impl CommandText {
     fn refusal(&self, room: usize) -> Option<String> {
         if self.has_private_key {
             return Some(
-                "BLOCKED: this command needs the user's consent, and it contains a private key, which is neither shown nor \
-                 hidden in a question. It was not run. Read the key from a file instead."
+                "BLOCKED: this command needs the user's consent, and it contains a private key, which must not appear in an \
+                 approval request. It was not run. Read the key from a file instead."
                     .to_owned(),
             );
         }
@@ -227,8 +223,8 @@ impl CommandText {
         let most = room.min(MAX_DISPLAY_CHARS);
         (length > most).then(|| {
             format!(
-                "BLOCKED: this command needs the user's consent, and it is too long to be shown to them whole ({length} \
-                 characters with its folder, at most {most} are). It was not run. Make it shorter, or write the long part into a script \
+                "BLOCKED: this command needs the user's consent, and it is too long to be shown in full ({length} \
+                 characters with its folder, the limit is {most}). It was not run. Make it shorter, or write the long part into a script \
                  file first and run that file."
             )
         })
@@ -293,13 +289,12 @@ fn blocked(reason: String) -> CommandDecision {
 /// Why the command runs without asking; a note for the model.
 fn automatic_note(because: RunReason) -> Option<String> {
     let note = match because {
-        RunReason::Harmless => return None,
-        RunReason::Isolated => "Runs in a container of its own.",
-        RunReason::Yolo => "Not asked about: questions are switched off in this session.",
-        RunReason::ModeOff => "Not asked about: the owner has switched questions off.",
-        RunReason::Allowed => "Not asked about: the owner's settings allow it.",
-        RunReason::Remembered => "Not asked about: the user has allowed such commands.",
-        RunReason::Unattended => "Not asked about: the owner wants such work done unattended.",
+        RunReason::Harmless | RunReason::Sandboxed => return None,
+        RunReason::Yolo => "Ran without approval: approval requests are switched off in this session.",
+        RunReason::ModeOff => "Ran without approval: the owner has switched approval requests off.",
+        RunReason::Allowed => "Ran without approval: the owner's settings allow it.",
+        RunReason::Remembered => "Ran without approval: the user has allowed such commands.",
+        RunReason::Unattended => "Ran without approval: the owner's settings allow unattended work.",
     };
     Some(note.to_owned())
 }
@@ -320,17 +315,16 @@ fn approval_note(ending: &ApprovalOutcome) -> String {
 fn refusal_text(refusal: &RefuseReason) -> String {
     match refusal {
         RefuseReason::Hardline(hardline) => format!(
-            "BLOCKED (hardline): {} Such commands never run, with or without an approval. Do not try to reach the same end in \
+            "BLOCKED (hardline): {} Such commands never run, with or without an approval. Do not try to achieve the same in \
              another way.",
             hardline.sentence()
         ),
         RefuseReason::Denied(pattern) => format!(
-            "BLOCKED: the owner's settings refuse commands like {pattern:?}. It was not run. Do not try to reach the same \
-             end in another way."
+            "BLOCKED: the owner's settings refuse commands like {pattern:?}. It was not run. Do not try to achieve the same in another way."
         ),
         RefuseReason::NoApprover(categories) => format!(
             "BLOCKED: this command needs a person's consent ({}), and this channel cannot ask anyone. It was not \
-             run. Do not try to reach the same end in another way; say what you would need.",
+             run. Do not try to achieve the same in another way; say what you need.",
             describe(categories)
         ),
     }
@@ -338,6 +332,8 @@ fn refusal_text(refusal: &RefuseReason) -> String {
 
 #[cfg(test)]
 mod tests {
+    use petasos_approval::Confinement;
+
     use super::*;
 
     #[test]
@@ -361,7 +357,7 @@ mod tests {
         let shown = |length: usize| CommandText::of(&"x".repeat(length), Path::new("/"));
         assert_eq!(shown(MAX_DISPLAY_CHARS - 1).refusal(usize::MAX), None);
         assert!(shown(MAX_DISPLAY_CHARS).refusal(usize::MAX).is_some());
-        assert!(shown(300).refusal(299).is_some_and(|reason| reason.contains("at most 299")));
+        assert!(shown(300).refusal(299).is_some_and(|reason| reason.contains("the limit is 299")));
         // The form that is shown counts: each of these takes eight characters.
         let key = format!("echo '-----BEGIN PRIVATE KEY-----\n{}\n'", "aB3/".repeat(16));
         assert!(
@@ -377,7 +373,7 @@ mod tests {
         let remembered = petasos_approval::RememberedApprovals::default();
         let policy = Policy {
             mode: ReviewMode::Off,
-            isolated: false,
+            confinement: Confinement::Off,
             yolo: true,
             audience: petasos_approval::Audience::Person,
             deny: &[],

@@ -25,7 +25,7 @@ impl SessionTask {
         let key = self.key.clone();
         let session = self.write(Commit::Reply, move |tx| tx.bound(&key)).await?;
         let Some(session) = session else {
-            return self.reply(pending, notices::NOTHING_TO_SHORTEN.into(), MessageOutcome::Refused).await;
+            return self.reply(pending, notices::NOTHING_TO_SUMMARISE.into(), MessageOutcome::Refused).await;
         };
         let focus = Some(focus.trim().to_owned()).filter(|focus| !focus.is_empty());
         self.start_compaction(pending.clone(), session, focus);
@@ -41,10 +41,12 @@ impl SessionTask {
         let Some(ManualCompaction { command: pending, .. }) = self.compaction.take() else { return Ok(()) };
         self.current = Some(pending.clone());
         let Some(CompactionOutcome { compaction, usage, tokens: (before, after) }) = outcome else {
-            return self.reply(&pending, notices::NOTHING_TO_SHORTEN.into(), MessageOutcome::Answered).await;
+            return self
+                .reply(&pending, notices::NOTHING_TO_SUMMARISE.into(), MessageOutcome::Answered)
+                .await;
         };
         let text = if compaction.replaced.is_some() {
-            notices::shortened(before, after)
+            notices::summarised(before, after)
         } else {
             notices::tool_outputs_removed(before, after)
         };
@@ -71,7 +73,7 @@ impl SessionTask {
         let Some(ManualCompaction { command: pending, .. }) = self.compaction.take() else {
             return Ok(false);
         };
-        self.reply(&pending, notices::SHORTENING_STOPPED.into(), MessageOutcome::Cancelled).await?;
+        self.reply(&pending, notices::SUMMARY_STOPPED.into(), MessageOutcome::Cancelled).await?;
         Ok(true)
     }
 

@@ -92,7 +92,6 @@ fn resubmit(command: &Inbound, messages_of: Vec<Inbound>, words: &str) -> Inboun
     inbound
 }
 
-/// The message text without `/queue`.
 fn text_without_command(messages_of: &Inbound) -> String {
     match parsed(messages_of) {
         Parsed::Known(Name::Queue, words) => words,

@@ -141,7 +141,7 @@ impl SessionTask {
             Ok(CommandReply::answered(text))
         })
         .await?;
-        removed.iter().for_each(|(_, run)| self.notify_run_ended(run.as_ref()));
+        removed.into_iter().for_each(|(_, run)| self.notify_run_ended(run));
         Ok(())
     }
 
@@ -225,10 +225,8 @@ impl SessionTask {
             return self
                 .reply_with(pending, move |tx, _| {
                     let entry = tx.entry(&key)?;
-                    let find_session = entry
-                        .and_then(|entry| entry.model_override)
-                        .and_then(|find_session| find_session.model);
-                    Ok(CommandReply::answered(match find_session {
+                    let chosen = entry.and_then(|entry| entry.model_override).and_then(|it| it.model);
+                    Ok(CommandReply::answered(match chosen {
                         Some(model) => notices::chosen_model(&model, provider),
                         None => notices::default_model(&described.model, provider),
                     }))
@@ -239,10 +237,14 @@ impl SessionTask {
             if tx.entry(&key)?.is_none() {
                 address.open(tx, ResolveMode::Continue)?;
             }
-            let find_session = (wanted != "default")
+            let chosen = (wanted != "default")
                 .then(|| ModelOverride { model: Some(wanted.clone()), ..ModelOverride::default() });
-            tx.change_entry(&key, |entry| entry.map(|entry| entry.model_override = find_session).is_some())?;
-            Ok(CommandReply::answered(notices::model_changed(&wanted)))
+            let text = match chosen {
+                Some(_) => notices::model_changed(&wanted),
+                None => notices::model_reset(&described.model),
+            };
+            tx.change_entry(&key, |entry| entry.map(|entry| entry.model_override = chosen).is_some())?;
+            Ok(CommandReply::answered(text))
         })
         .await
     }

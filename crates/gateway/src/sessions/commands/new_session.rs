@@ -2,16 +2,16 @@
 
 use std::collections::BTreeSet;
 
-use petasos_core::InboxId;
-use petasos_core::LaneId;
 use petasos_core::message::Delivery;
 use petasos_core::session::ResolveMode;
+use petasos_core::{InboxId, LaneId, RunId};
 use petasos_store::PendingMessage;
 
 use crate::background::completions;
 use crate::clock;
 use crate::notices::commands as notices;
 use crate::sessions::commands::cancel_messages;
+use crate::sessions::messages::files::with_run;
 use crate::sessions::messages::reply::CommandReply;
 use crate::sessions::{SessionError, SessionTask};
 
@@ -42,7 +42,7 @@ impl SessionTask {
             Ok(CommandReply { entered: Some(entered), ..reply })
         })
         .await?;
-        removed.iter().for_each(|(_, run)| self.notify_run_ended(run.as_ref()));
+        removed.into_iter().for_each(|(_, run)| self.notify_run_ended(run));
         for lane in lanes {
             self.handles.delivery.lanes.wake(lane).await;
         }
@@ -59,11 +59,11 @@ impl SessionTask {
     }
 
     /// Takes the earlier messages off the queue; returns their ids and API run ids.
-    fn take_before(&mut self, id: InboxId) -> Vec<(InboxId, Option<String>)> {
+    fn take_before(&mut self, id: InboxId) -> Vec<(InboxId, Option<RunId>)> {
         let earlier = |pending: &PendingMessage| pending.id < id;
         let waiting = self.queue.iter().map(|waiting| &waiting.pending).chain(self.steering());
         let waiting = waiting.filter(|it| earlier(it));
-        let mut removed: Vec<_> = waiting.map(|it| (it.id, it.inbound.source.message_id.clone())).collect();
+        let mut removed: Vec<_> = waiting.map(with_run).collect();
         removed.extend(self.downloads.remove_where(earlier));
         self.start_next_download();
         self.queue.retain(|waiting| !earlier(&waiting.pending));

@@ -56,9 +56,9 @@ async fn create(runner: &ErrandRunner, ctx: &SessionCtx, mut new: NewJob) -> Err
             .collect();
         *deliver = remaining.join(", ");
         notice = Some(
-            "Undeliverable: this session ends with its answer, so nothing can be delivered back to it. The job is set, \
-             and what it says is remaining in files below cron/output on the gateway's machine; name a platform in deliver \
-             to have it sent.",
+            "Undeliverable: this session ends with its answer, so nothing can be delivered to it later. The job is \
+             scheduled; its answers stay in files below cron/output on the gateway's machine. Name a platform in deliver \
+             to have them sent.",
         );
     }
     check_targets(&runner.notifications, ctx, deliver, Some(&ctx.source)).await?;
@@ -99,8 +99,8 @@ async fn check_targets(
         match aim {
             Ok(Destination::Chat(place)) if !here(&place) && !reach.allows(&place) => {
                 return Err(format!(
-                    "{target} is neither this chat nor a home channel nor a chat of the directory: nothing is delivered \
-                     there. send_message with action list shows what can be reached."
+                    "{target} is neither this chat, nor a home channel, nor a chat of the directory, so nothing can be \
+                     delivered there. send_message with action list shows the chats that can be reached."
                 ));
             }
             // Unresolved targets are reported when the job runs.

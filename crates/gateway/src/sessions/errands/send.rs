@@ -53,10 +53,10 @@ pub(super) async fn run(by: &Notifications, ctx: &SessionCtx, to: String, text: 
             Ok(Destination::Chat(place)) if reach.allows(&place) => {}
             Ok(Destination::Chat(_)) => {
                 return Err(format!(
-                    "{target} is neither a home channel nor a chat of the directory. Use action list to see what can be reached."
+                    "{target} is neither a home channel nor a chat of the directory. Use action list to see the chats that can be reached."
                 ));
             }
-            Ok(Destination::File) => return Err(format!("{target} is no chat.")),
+            Ok(Destination::File) => return Err(format!("{target} is not a chat.")),
             Ok(Destination::NoHomeChannel(platform)) => {
                 return Err(format!("{platform} has no home channel."));
             }

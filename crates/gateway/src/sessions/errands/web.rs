@@ -27,7 +27,9 @@ async fn fetch_page(pages: &PageFetcher, url: &str) -> Value {
         // Off the event loop: converting a long page takes time.
         Ok(page) => match petasos_runtime::blocking(move || to_json(&page)).await {
             Ok(value) => value,
-            Err(_panicked) => json!({"url": url, "error": format!("{url}: it could not be read")}),
+            Err(_panicked) => {
+                json!({"url": url, "error": format!("{url}: the page could not be converted to text")})
+            }
         },
         Err(error) => json!({"url": url, "error": format!("{url}: {error}")}),
     }
@@ -38,7 +40,7 @@ fn to_json(page: &WebPage) -> Value {
     let textual = page.mime.starts_with("text/")
         || ["json", "xml", "javascript", "yaml"].iter().any(|kind| page.mime.contains(kind));
     if page.body.contains(&0) || !(textual || page.mime.is_empty()) {
-        return json!({"url": page.url, "error": format!("{} is no text ({}).", page.url, page.mime)});
+        return json!({"url": page.url, "error": format!("{} is not a text page ({}).", page.url, page.mime)});
     }
     let html = page.mime.contains("html") || text.trim_start().starts_with("<!");
     let (title, text) = if html { html_to_text(&text) } else { (None, text.into_owned()) };

@@ -7,8 +7,8 @@ use petasos_core::journal::MessageOutcome;
 use petasos_core::message::ChatType;
 use petasos_core::turn::Phase;
 use petasos_store::PendingMessage;
-use tokio::time::Instant;
 
+use crate::clock;
 use crate::runtime::fault_injection::{PlantedBug, planted};
 use crate::sessions::turn::begin;
 use crate::sessions::turn::work::TurnWork;
@@ -119,7 +119,7 @@ impl SessionTask {
         let hint = self.handles.channels.capabilities(pending.inbound.source.platform).split_hint;
         let whole = arrival == Arrival::Internal;
         let halved = !whole && hint.is_some_and(|hint| pending.inbound.text.chars().count() >= hint);
-        let ready = if halved { Instant::now() + SPLIT_WAIT } else { Instant::now() };
+        let ready = if halved { clock::monotonic() + SPLIT_WAIT } else { clock::monotonic() };
         let at = self.queue.partition_point(|waiting| waiting.pending.id < pending.id);
         // On channels without later delivery every request gets its own answer.
         let own = !self.handles.channels.capabilities(pending.inbound.source.platform).async_delivery;

@@ -9,11 +9,12 @@ use petasos_core::admission::{AdmissionRefusal, Arrival, MAX_QUEUED};
 use petasos_core::command::{self as slash, Name, Parsed};
 use petasos_core::journal::MessageOutcome;
 use petasos_core::message::Attachment;
-use petasos_core::{Inbound, InboxId, Source};
+use petasos_core::{Inbound, InboxId, RunId, Source};
 use petasos_store::PendingMessage;
 use tokio::task::JoinHandle;
 
 use super::admit::AdmissionPromise;
+use crate::api::runs::run_of;
 use crate::inbound::downloads::Downloader;
 use crate::notices::files as notices;
 use crate::runtime::commit::Commit;
@@ -67,15 +68,21 @@ impl PendingDownloads {
     pub(in crate::sessions) fn remove_where(
         &mut self,
         matches: impl Fn(&PendingMessage) -> bool,
-    ) -> Vec<(InboxId, Option<String>)> {
+    ) -> Vec<(InboxId, Option<RunId>)> {
         if self.waiting.front().is_some_and(|first| matches(&first.pending)) {
             self.fetch = None;
         }
         let removed = self.waiting.iter().map(|message| &message.pending).filter(|it| matches(it));
-        let removed = removed.map(|it| (it.id, it.inbound.source.message_id.clone())).collect();
+        let removed = removed.map(with_run).collect();
         self.waiting.retain(|message| !matches(&message.pending));
         removed
     }
+}
+
+/// A message and the API run that it started.
+pub(in crate::sessions) fn with_run(pending: &PendingMessage) -> (InboxId, Option<RunId>) {
+    let source = &pending.inbound.source;
+    (pending.id, run_of(source.platform, source.message_id.as_ref()))
 }
 
 /// The first message after its download; pending for ever if none runs. `None`: the download panicked.

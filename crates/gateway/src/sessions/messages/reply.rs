@@ -14,6 +14,7 @@ use petasos_core::transcript::Message;
 use petasos_core::{Route, SessionId, SessionKey};
 use petasos_store::{Error as StoreError, PendingMessage, Tx};
 
+use crate::api::runs::run_of;
 use crate::lifecycle::config::{OpenedSession, Settings};
 use crate::runtime::commit::Commit;
 use crate::sessions::{ACK_INTERVAL, SessionError, SessionTask};
@@ -150,7 +151,8 @@ impl SessionTask {
         pending: &PendingMessage,
         entered: Option<SessionId>,
     ) -> Result<(), SessionError> {
-        self.notify_run_ended(pending.inbound.source.message_id.as_ref());
+        let source = &pending.inbound.source;
+        self.notify_run_ended(run_of(source.platform, source.message_id.as_ref()));
         let route = self.handles.channels.reply_route(&pending.inbound);
         match route.delivery {
             Delivery::Push => self.handles.delivery.lanes.wake(route.lane()).await,

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use petasos_agent::{Question, QuestionChannel, QuestionFuture};
-use petasos_approval::{ApprovalOutcome, MAX_PENDING, OfferedChoices};
+use petasos_approval::{AnswerMethod, ApprovalOutcome, MAX_PENDING, OfferedChoices};
 use petasos_core::ids::RowId;
 use petasos_core::journal::Write;
 use petasos_core::message::Delivery;
@@ -107,6 +107,13 @@ impl Drop for WaitGuard<'_> {
 }
 
 impl QuestionIssuer {
+    fn answer_method(&self) -> AnswerMethod {
+        if self.questions.0.channels.capabilities(self.route.platform).buttons {
+            return AnswerMethod::Buttons;
+        }
+        AnswerMethod::Commands
+    }
+
     async fn ask_and_wait(
         &self,
         call: &str,
@@ -116,7 +123,8 @@ impl QuestionIssuer {
         let now = clock::now();
         let id = petasos_approval::request_id(clock::random());
         let expires_at = now.after(timeout);
-        let (text, buttons) = render_question(&id, &question, self.offer, now, expires_at);
+        let (text, buttons) =
+            render_question(&id, &question, self.offer, self.answer_method(), now, expires_at);
         let row = QuestionRow {
             id: id.clone(),
             key: self.key.clone(),

@@ -15,7 +15,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use petasos_agent::Question;
-use petasos_approval::{ApprovalOutcome, ApprovalRequest, CommandSummary, OfferedChoices};
+use petasos_approval::{AnswerMethod, ApprovalOutcome, ApprovalRequest, CommandSummary, OfferedChoices};
 use petasos_core::ids::RowId;
 use petasos_core::outbox::Button;
 use petasos_core::{LaneId, Millis, SessionKey, TurnId};
@@ -49,7 +49,6 @@ struct QuestionsInner {
     lanes: LaneDispatcher,
     channels: Arc<Channels>,
     waiting: Mutex<BTreeMap<String, Waiter>>,
-    /// Signals that a waiter was dropped.
     waiter_dropped: Notify,
 }
 
@@ -154,7 +153,7 @@ pub(crate) async fn run(questions: Questions, shutdown: ShutdownHandle) {
         petasos_runtime::select! {
             () = shutdown.stopped() => return,
             () = questions.0.waiter_dropped.notified() => {}
-            () = tokio::time::sleep(STORE_RETRY), if refused => {}
+            () = clock::sleep(STORE_RETRY), if refused => {}
         }
         let warned = std::mem::take(&mut refused);
         let now = clock::now();
@@ -215,6 +214,7 @@ fn render_question(
     id: &str,
     question: &Question,
     offer: OfferedChoices,
+    method: AnswerMethod,
     now: Millis,
     expires_at: Millis,
 ) -> (String, Vec<Button>) {
@@ -223,7 +223,7 @@ fn render_question(
             let subject = CommandSummary { command, folder: folder.as_deref() };
             let seconds = expires_at.since(now).as_secs();
             (
-                petasos_approval::question_text(&ask, subject, seconds, offer),
+                petasos_approval::question_text(&ask, subject, seconds, offer, method),
                 petasos_approval::buttons(&ask, offer),
             )
         }

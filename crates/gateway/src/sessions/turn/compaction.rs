@@ -41,7 +41,7 @@ struct Summary {
 pub(in crate::sessions) fn room(handles: &Handles) -> CompactionLimits {
     CompactionLimits {
         tokens: handles.agent.model_chain.window().threshold(),
-        rows: handles.settings.compression.rows,
+        rows: handles.settings.compaction.rows,
     }
 }
 

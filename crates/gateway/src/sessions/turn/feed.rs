@@ -9,6 +9,7 @@ use petasos_core::turn::{self, CallProgress, Decision, Event, Phase, ToolReport,
 use petasos_core::{Fault, SessionId};
 
 use super::work::WorkReport;
+use crate::api::runs::run_of;
 use crate::background::delegation::ChildLevel;
 use crate::background::hooks;
 use crate::runtime::commit::Commit;
@@ -179,7 +180,7 @@ impl SessionTask {
         let Some(mut running) = self.running.take() else { return };
         self.emit_turn_end(&running, outcome);
         let turn = &running.turn;
-        self.notify_run_ended(turn.route.reply_to.as_ref());
+        self.notify_run_ended(run_of(turn.route.platform, turn.route.reply_to.as_ref()));
         self.handles.delivery.reactions.turn_ended(&turn.route, outcome);
         let took = clock::now().since(turn.started_at).as_millis();
         tracing::info!(turn = %turn.id, outcome = outcome.as_str(), steps = turn.step, ms = took, "turn ended");
@@ -213,7 +214,7 @@ impl SessionTask {
         };
         match fault {
             Fault::Later { .. } | Fault::Fatal => {
-                tokio::time::sleep(STORE_RETRY).await;
+                clock::sleep(STORE_RETRY).await;
                 Ok(())
             }
             Fault::Refused => {

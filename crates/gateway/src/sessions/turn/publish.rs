@@ -3,7 +3,6 @@
 use std::time::Duration;
 
 use petasos_core::message::Delivery;
-use tokio::time::Instant;
 
 use crate::clock;
 use crate::delivery::PreviewStream;
@@ -30,7 +29,8 @@ impl SessionTask {
             view.session = Some(session);
             view.live = Some(live);
         });
-        running.preview_at = (turn.route.delivery == Delivery::Push).then(|| Instant::now() + PREVIEW_DELAY);
+        running.preview_at =
+            (turn.route.delivery == Delivery::Push).then(|| clock::monotonic() + PREVIEW_DELAY);
     }
 
     pub(in crate::sessions) async fn start_preview(&mut self) {

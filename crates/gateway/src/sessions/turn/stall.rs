@@ -21,7 +21,7 @@ impl SessionTask {
 
     pub(in crate::sessions) async fn on_stall(&mut self) -> Result<(), SessionError> {
         let (Some(at), Some(running)) = (self.stalls_at(), &mut self.running) else { return Ok(()) };
-        if Instant::now() < at {
+        if clock::monotonic() < at {
             // Progress since.
             running.warned = false;
             return Ok(());

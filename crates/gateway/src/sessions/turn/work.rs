@@ -16,6 +16,7 @@ use petasos_agent::{
 use petasos_approval::OfferedChoices;
 use petasos_core::lifecycle::TurnActivity;
 use petasos_core::message::ChatType;
+use petasos_core::redaction::StreamRedactor;
 use petasos_core::session::ReaderKind;
 use petasos_core::transcript::{EffectState, ToolCall};
 use petasos_core::turn::{CallProgress, Cutoff, ModelAnswer, Phase, ToolReport, Turn};
@@ -195,7 +196,7 @@ impl SessionTask {
             let ctx = tool_context(&handles, &asking, author.as_ref(), &view_tx, alive).await;
             // A single call has its own timeout.
             let patience = handles.settings.tools_patience.filter(|_| calls.len() > 1);
-            let until = patience.map(|patience| Instant::now() + patience);
+            let until = patience.map(|patience| clock::monotonic() + patience);
             let each: Vec<_> =
                 calls.iter().map(|call| run_one(&handles, &ctx, &room, &all, call, until)).collect();
             // Run concurrently, reported in order.
@@ -276,8 +277,9 @@ async fn run_one(
     } else {
         CallProgress::Changed
     };
+    let content = handles.settings.redactor.redact_owned(result.content);
     let effect = if result.unknown { EffectState::Unknown } else { EffectState::Known };
-    (id, ToolReport { content: render_result(ctx, room, call, result.content).await, effect, progress })
+    (id, ToolReport { content: render_result(ctx, room, call, content).await, effect, progress })
 }
 
 /// Calls the model. If the conversation is too long, compacts it instead; the turn then calls again.
@@ -291,7 +293,8 @@ async fn call_and_report(
 ) -> WorkReport {
     let id = turn.id;
     let attempt = call.attempt;
-    let failed = |notice: String| WorkReport::Failed { attempt, notice };
+    let redactor = &handles.settings.redactor;
+    let failed = |notice: String| WorkReport::Failed { attempt, notice: redactor.redact_owned(notice) };
     let mut prepared = match prepare(handles, turn, call, offered).await {
         Ok(prepared) => prepared,
         Err(error) => {
@@ -303,7 +306,7 @@ async fn call_and_report(
         return failed(notices::turns::PANICKED.to_owned());
     };
     let may_relieve =
-        handles.settings.compression.enabled && turn.compactions < handles.settings.limits.compactions;
+        handles.settings.compaction.enabled && turn.compactions < handles.settings.limits.compactions;
     let long =
         prepared.conversation().is_long(compaction::room(handles)) && prepared.throttle.allows(clock::now());
     if may_relieve && long {
@@ -314,9 +317,10 @@ async fn call_and_report(
         compacting.store(false, Ordering::Relaxed);
     }
     prepared.insert_note();
+    let mut stream = redactor.stream();
     let mut on_chunk = |chunk| {
         alive.record();
-        show_chunk(view_tx, id, attempt, chunk);
+        show_chunk(view_tx, id, attempt, redact_chunk(&mut stream, chunk));
     };
     let failure = match handles.agent.model_chain.complete(&prepared.request, &mut on_chunk).await {
         Ok(answer) => {
@@ -328,7 +332,7 @@ async fn call_and_report(
     tracing::warn!(turn = %id, class = failure.class.as_str(), "model call failed");
     match failure.class {
         ModelFailureClass::ContextOverflow | ModelFailureClass::PayloadTooLarge
-            if !handles.settings.compression.enabled =>
+            if !handles.settings.compaction.enabled =>
         {
             failed(notices::turns::TOO_LONG.into())
         }
@@ -350,7 +354,8 @@ async fn call_and_report(
 }
 
 fn to_core_answer(handles: &Handles, key: &SessionKey, answer: petasos_agent::ModelResponse) -> ModelAnswer {
-    let petasos_agent::ModelResponse { mut text, calls, usage, partial, .. } = answer;
+    let petasos_agent::ModelResponse { text, calls, usage, partial, .. } = answer;
+    let mut text = handles.settings.redactor.redact_owned(text);
     if partial {
         text.push_str(notices::turns::CUT_OFF);
     }
@@ -358,6 +363,17 @@ fn to_core_answer(handles: &Handles, key: &SessionKey, answer: petasos_agent::Mo
     let groups = tools.groups(&handles.settings.workspace, &calls);
     let astray = !calls.is_empty() && !calls.iter().any(|call| tools.knows(&call.name));
     ModelAnswer { text, calls, groups, unknown_tools_only: astray, usage, partial }
+}
+
+fn redact_chunk(stream: &mut StreamRedactor, chunk: Chunk) -> Chunk {
+    match chunk {
+        Chunk::Text(text) => Chunk::Text(stream.push(&text)),
+        Chunk::Restart => {
+            stream.restart();
+            Chunk::Restart
+        }
+        Chunk::Reasoning => Chunk::Reasoning,
+    }
 }
 
 fn show_chunk(view_tx: &watch::Sender<SessionView>, turn: TurnId, attempt: u32, chunk: Chunk) {

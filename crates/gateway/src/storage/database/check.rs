@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use super::Db;
 use crate::Error;
+use crate::clock;
 use crate::lifecycle::shutdown::ShutdownHandle;
 
 /// Between two pieces of about 1 MB.
@@ -18,7 +19,7 @@ impl Db {
             petasos_runtime::select! {
                 () = shutdown.stopped() => {}
                 checked = self.check_all() => match checked {
-                    Ok(pieces) => tracing::info!(pieces, "the database is sound"),
+                    Ok(pieces) => tracing::info!(pieces, "the database is intact"),
                     Err(error) => tracing::error!(%error, "the check of the database failed"),
                 }
             }
@@ -33,7 +34,7 @@ impl Db {
         while let Some(piece) = pieces.pop() {
             pieces.extend(self.read(|reader| reader.check_piece(piece)).await?);
             done += 1;
-            tokio::time::sleep(PAUSE).await;
+            clock::sleep(PAUSE).await;
         }
         Ok(done)
     }

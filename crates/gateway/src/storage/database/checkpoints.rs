@@ -67,6 +67,7 @@ impl CheckpointControl {
         }
     }
 
+    #[expect(clippy::disallowed_methods, reason = "checkpoints block, so they have a thread of their own")]
     fn spawn(&self, store: &Store) -> Result<(SyncSender<()>, JoinHandle<()>), OpenError> {
         let checkpointer = store.checkpointer()?;
         let (due, signals) = mpsc::sync_channel(1);
@@ -131,6 +132,7 @@ impl CheckpointControl {
     }
 
     /// Retries the recovery until it succeeds or the process stops. No job completes meanwhile.
+    #[expect(clippy::disallowed_methods, reason = "the thread of the database has nothing else to do")]
     pub(super) fn reattach(
         &mut self,
         store: &mut Store,
@@ -195,7 +197,7 @@ mod tests {
         for number in 0..110 {
             let message = Inbound::new(source.clone(), number.to_string(), "x".repeat(1_000_000));
             let key = SessionKey("agent:main:telegram:dm:7".into());
-            db.write(Commit::HealthCheck, move |tx| tx.accept(&message, &key, Millis(1))).await.unwrap();
+            db.write(Commit::Submit, move |tx| tx.accept(&message, &key, Millis(1))).await.unwrap();
         }
         let log = std::fs::metadata(folder.path().join("petasos.db-wal")).unwrap().len();
         assert!(log < 70_000_000, "{log} bytes");

@@ -6,9 +6,7 @@ use std::sync::Arc;
 use petasos_store::{Error as StoreError, Store};
 use tokio::sync::watch;
 
-const GATEWAY_ADVICE: &str =
-    "check the disk; a restart salvages the database, or petasos stop and petasos doctor --repair";
-const CONNECTOR_ADVICE: &str = "check the disk, stop the connector and restore connector.db from a backup";
+const ADVICE: &str = "check the disk; a restart salvages the database";
 
 /// The worst damage found so far; later variants are worse.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
@@ -21,17 +19,15 @@ enum DamageLevel {
 }
 
 #[derive(Debug, Clone)]
-pub(super) struct Damage {
-    level: Arc<watch::Sender<DamageLevel>>,
-    /// Whether the next start can salvage the database.
-    salvageable: bool,
+pub(super) struct Damage(Arc<watch::Sender<DamageLevel>>);
+
+impl Default for Damage {
+    fn default() -> Self {
+        Self(Arc::new(watch::Sender::new(DamageLevel::None)))
+    }
 }
 
 impl Damage {
-    pub(super) fn new(salvageable: bool) -> Self {
-        Self { level: Arc::new(watch::Sender::new(DamageLevel::None)), salvageable }
-    }
-
     pub(super) fn note(&self, error: &StoreError) {
         match error {
             StoreError::Corrupt(_) | StoreError::NotDatabase => {
@@ -56,7 +52,7 @@ impl Damage {
 
     /// Resolves when the structure of the database is found damaged.
     pub(super) async fn wait(&self) -> String {
-        let mut level = self.level.subscribe();
+        let mut level = self.0.subscribe();
         loop {
             if let DamageLevel::Structure(detail) = &*level.borrow_and_update() {
                 return detail.clone();
@@ -68,40 +64,29 @@ impl Damage {
 
     /// For the status.
     pub(super) fn problem(&self) -> Option<String> {
-        match &*self.level.borrow() {
+        match &*self.0.borrow() {
             DamageLevel::None | DamageLevel::Rows => None,
-            DamageLevel::Structure(detail) => Some(format!("{detail}; {}", self.advice())),
+            DamageLevel::Structure(detail) => Some(format!("{detail}; {ADVICE}")),
         }
-    }
-
-    const fn advice(&self) -> &'static str {
-        if self.salvageable { GATEWAY_ADVICE } else { CONNECTOR_ADVICE }
     }
 
     /// Records the damage for the next start. Call it after the database is closed.
     pub(super) fn write_note(&self, path: &Path) {
-        if !self.salvageable {
-            return;
-        }
-        let noted = match &*self.level.borrow() {
+        let noted = match &*self.0.borrow() {
             DamageLevel::None => Ok(()),
             DamageLevel::Rows => Store::note_unreadable_rows(path),
             DamageLevel::Structure(detail) => Store::note_damage(path, detail),
         };
         if let Err(error) = noted {
-            tracing::error!(%error, "cannot record that the database is damaged; run petasos doctor --repair");
+            tracing::error!(%error, "cannot record for the next start that the database is damaged");
         }
     }
 
     fn raise(&self, level: DamageLevel) {
-        self.level.send_if_modified(|known| {
+        self.0.send_if_modified(|known| {
             // The first structural damage is the one reported.
             let worse = !matches!(known, DamageLevel::Structure(_)) && level > *known;
             if worse {
-                // In a gateway, `salvage::watch` reports it.
-                if let (DamageLevel::Structure(detail), false) = (&level, self.salvageable) {
-                    tracing::error!(detail, "the database is damaged; {}", self.advice());
-                }
                 *known = level;
             }
             worse

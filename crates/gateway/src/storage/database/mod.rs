@@ -13,6 +13,7 @@ mod check;
 mod checkpoints;
 mod damage;
 
+use std::path::Path;
 use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 use std::time::Duration;
@@ -27,6 +28,7 @@ use self::damage::Damage;
 use crate::Error;
 use crate::lifecycle::shutdown::ShutdownHandle;
 use crate::runtime::commit::{Commit, Side, about_to_commit, has_committed, may_die_at};
+use crate::runtime::fault_injection::{PlantedBug, planted};
 
 const QUEUE_CAPACITY: usize = 1024;
 /// How long a read waits for a database that is being recovered.
@@ -78,13 +80,17 @@ impl Writer {
     }
 }
 
+#[expect(clippy::disallowed_methods, reason = "commits block, so they have a thread of their own")]
 pub fn start(store: Store, shutdown: ShutdownHandle) -> Result<(Db, Writer), Error> {
+    if planted(PlantedBug::UnsyncedCommits) {
+        store.skip_commit_syncs().map_err(Error::Store)?;
+    }
     let place = store.location();
     let unchecked = store.is_unchecked();
     petasos_agent::protected_files::protect_database(place.path());
     let (requests, waiting) = mpsc::channel(QUEUE_CAPACITY);
     let (report, health) = watch::channel(None);
-    let damage = Damage::new(store.is_salvageable());
+    let damage = Damage::default();
     let found = damage.clone();
     let (status_sender, file_status) = watch::channel(FileStatus::default());
     let checkpoints = CheckpointControl::new(requests.downgrade(), status_sender, shutdown.clone());
@@ -165,7 +171,7 @@ impl Db {
             opened => return opened.map_err(|error| Error::Io(error.to_string())),
         }
         // The writer recovers before it completes the next job.
-        let recovered = tokio::time::timeout(RECOVERY_TIMEOUT, self.write(Commit::HealthCheck, |_| Ok(())));
+        let recovered = tokio::time::timeout(RECOVERY_TIMEOUT, self.write(Commit::WriteProbe, |_| Ok(())));
         let _late = recovered.await;
         self.open_reader().await?.map_err(|error| Error::Io(error.to_string()))
     }
@@ -194,8 +200,12 @@ impl Db {
     }
 
     /// Resolves when the database is found damaged.
-    pub(crate) async fn damaged(&self) -> String {
+    pub async fn damaged(&self) -> String {
         self.damage.wait().await
+    }
+
+    pub(crate) fn path(&self) -> &Path {
+        self.readers.place.path()
     }
 
     pub fn file_status(&self) -> watch::Receiver<FileStatus> {

@@ -13,6 +13,7 @@
 //! | `api_key` | the API key |
 //! | `env` | `.env`, in which `/sethome` replaces its own lines |
 //! | `bot_lock` | one process per bot token; outside the home, shared by all homes |
+//! | `permissions` | repairs modes that other users can read |
 //! | `clean`, `counts` | `.clean_shutdown`, `.restart_failure_counts`: result of the last shutdown |
 //!
 //! Other programs may write these files at any time, so readers ignore invalid contents and writers replace files
@@ -26,6 +27,7 @@ pub mod env;
 mod files;
 pub mod heartbeat;
 mod markers;
+pub mod permissions;
 mod processes;
 pub mod state;
 

@@ -37,7 +37,8 @@ pub(crate) fn write(
     let temporary = folder.join(format!(".{name}~"));
     let (written, lines) = fill(reader, it, &temporary)?;
     fs::rename(&temporary, &path)?;
-    File::open(folder)?.sync_all()?;
+    // The folder may be new as well: its name is in the one above it.
+    folder.ancestors().take(2).try_for_each(|folder| File::open(folder)?.sync_all())?;
     if verify(&path)? != (written.as_ref().to_vec(), lines) {
         return Err(StoreError::Io(format!("{} does not read back as it was written", path.display())));
     }

@@ -117,7 +117,7 @@ async fn run_steps(policy: &Retention, notifications: &Notifications) {
     let mut warned = None;
     let mut folder = ArchiveFolder::default();
     loop {
-        tokio::time::sleep(pause).await;
+        clock::sleep(pause).await;
         let now = clock::now();
         let homes = notifications.homes.routes();
         pause = match step(&notifications.db, &notifications.home, policy, &homes, &mut folder, now).await {

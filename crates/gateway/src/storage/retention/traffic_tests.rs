@@ -1,7 +1,6 @@
 //! Load test: three weeks of traffic with small limits for database, cache and memory.
 
 use std::collections::HashSet;
-use std::time::SystemTime;
 
 use petasos_core::journal::{MessageOutcome, Write};
 use petasos_core::message::{ChatType, Delivery};
@@ -12,6 +11,7 @@ use petasos_store::Tx;
 
 use super::tests::{HOUR, RetentionFixture, START, add_conversation, key, prompt, session};
 use super::*;
+use crate::clock;
 use crate::inbound::downloads::{DownloadSettings, Downloader};
 
 const HOURS: u32 = 21 * 24;
@@ -70,7 +70,7 @@ fn receive(home: &Path, chat: usize) {
     std::fs::create_dir_all(&folder).unwrap();
     let file = std::fs::File::create(folder.join("1-0.png")).unwrap();
     file.set_len(4096).unwrap();
-    file.set_modified(SystemTime::now() - HOUR).unwrap();
+    file.set_modified(clock::file_time() - HOUR).unwrap();
 }
 
 fn cached(home: &Path) -> u64 {

@@ -17,7 +17,6 @@ use std::time::Duration;
 use petasos_core::Fault;
 use petasos_core::link::PartialOutage;
 use serde::Deserialize;
-use tokio::time::{Instant, sleep};
 use tracing::{info, warn};
 use twilight_model::id::Id;
 use twilight_model::id::marker::{ChannelMarker, MessageMarker};
@@ -112,7 +111,8 @@ impl EventProcessor<'_> {
         }
         gaps.set_live_start(&channel, id.get());
         let held = (event.sequence, event.data.clone());
-        !self.schedule.is_overtaken(&channel) && self.buffer.push(Some(channel), Instant::now(), held).is_ok()
+        !self.schedule.is_overtaken(&channel)
+            && self.buffer.push(Some(channel), clock::monotonic(), held).is_ok()
     }
 
     /// Starts the next request if a gap is open and no request is pending.
@@ -137,17 +137,17 @@ impl EventProcessor<'_> {
                 limit: discord.config.backfill.messages.clamp(1, MAX_PAGE),
             };
             self.schedule.record_request(&channel);
-            let wait = self.schedule.take_wait();
+            let wait = self.schedule.wait(clock::monotonic());
             self.request = Some(Box::pin(async move {
-                sleep(wait).await;
+                clock::sleep(wait).await;
                 BackfillResponse::Page(Box::new(discord.read_page(job).await))
             }));
         } else if let Some((guild, gap)) = gaps.scopes_to_list().next() {
             let guild = *guild;
             let number = gap.number;
-            let wait = self.schedule.take_wait();
+            let wait = self.schedule.wait(clock::monotonic());
             self.request = Some(Box::pin(async move {
-                sleep(wait).await;
+                clock::sleep(wait).await;
                 BackfillResponse::List { guild, number, channels: discord.list_guild_channels(guild).await }
             }));
         }
@@ -178,7 +178,7 @@ impl EventProcessor<'_> {
         }
         self.report_if_filled();
         self.release().await;
-        self.dirty_since.get_or_insert_with(Instant::now);
+        self.dirty_since.get_or_insert_with(clock::monotonic);
         if self.batch.is_empty() { Ok(()) } else { self.commit().await }
     }
 
@@ -204,7 +204,7 @@ impl EventProcessor<'_> {
         self.batch.extend(messages.into_iter().map(|(_, event)| event));
         self.discord.loss(|loss| loss.too_old(fill.too_old));
         if until > after {
-            self.schedule.record_progress(&channel, Instant::now());
+            self.schedule.record_progress(&channel, clock::monotonic());
             self.cursor.advance(scope, channel, until);
         }
         match fill.extent {
@@ -246,7 +246,7 @@ impl EventProcessor<'_> {
 
     fn defer(&mut self, named: Option<Duration>, error: &Error) {
         warn!(platform = "discord", %error, "backfill deferred");
-        self.schedule.defer(named, self.discord.config.reconnect_base);
+        self.schedule.defer(named, self.discord.config.reconnect_base, clock::monotonic());
     }
 
     /// Releases live messages that have waited too long for older ones.

@@ -7,9 +7,8 @@ use serde_json::Value;
 use super::channel_cache::ChannelInfo;
 use super::filter::{FilterDecision, FilterInput, Mention, MessageFilter, OtherMentions, ThreadKind};
 use crate::discord::wire::{CommandOption, DiscordFile, DiscordMessage, Interaction, User, made_at};
+use crate::inbound::truncated;
 
-/// Far above Discord's own limit.
-const TEXT_LIMIT: usize = 1024 * 1024;
 /// Prefix of the dedup key of a command or button; the interaction id follows.
 const INTERACTION: &str = "ix:";
 pub(in crate::discord) const COMMAND: u8 = 2;
@@ -251,16 +250,6 @@ fn thread_name(text: &str, author: &User) -> String {
     let line = text.lines().map(str::trim).find(|line| !line.is_empty()).unwrap_or_default();
     let name: String = line.chars().take(MAX_THREAD_NAME).collect();
     if name.is_empty() { author.username.clone() } else { name }
-}
-
-fn truncated(mut text: String) -> String {
-    if text.len() <= TEXT_LIMIT {
-        return text;
-    }
-    let size = text.len();
-    text.truncate(text.floor_char_boundary(TEXT_LIMIT));
-    text.push_str(&format!("\n[cut here: the message was {size} bytes long]"));
-    text
 }
 
 #[cfg(test)]

@@ -11,7 +11,7 @@ use std::time::Duration;
 use petasos_core::Inbound;
 use serde_json::value::RawValue;
 use tokio::sync::{mpsc, watch};
-use tokio::time::{Instant, sleep, sleep_until};
+use tokio::time::{Instant, sleep_until};
 use tracing::warn;
 
 use super::cursor::{BotIdentity, DiscordCursor, StoredSession};
@@ -103,7 +103,7 @@ impl<'a> EventProcessor<'a> {
     }
 
     pub(in crate::discord) async fn run(mut self) -> Error {
-        let now = Instant::now;
+        let now = clock::monotonic;
         loop {
             self.request_next();
             let backfilling = self.request.is_some();
@@ -149,7 +149,7 @@ impl<'a> EventProcessor<'a> {
             processed += 1;
             next = if processed < MAX_BATCH { self.frames.try_recv().ok() } else { None };
         }
-        self.dirty_since.get_or_insert_with(Instant::now);
+        self.dirty_since.get_or_insert_with(clock::monotonic);
         if urgent || !self.batch.is_empty() || !self.unreadable.is_empty() {
             return self.commit().await;
         }
@@ -318,7 +318,7 @@ impl<'a> EventProcessor<'a> {
                     let reason = "discord_not_taken";
                     warn!(platform = "discord", reason, ?wait, "batch deferred");
                     let _crowded = self.health.try_send(LinkHealth::Degraded { reason });
-                    sleep(wait).await;
+                    clock::sleep(wait).await;
                     wait = (wait * 2).min(MAX_COMMIT_WAIT);
                 }
             }

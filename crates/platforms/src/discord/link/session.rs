@@ -7,11 +7,12 @@
 use std::time::Duration;
 
 use petasos_core::link::reconnect::{NO_JITTER, ReconnectPolicy, Reconnector, ResumeHint};
+use petasos_runtime::clock;
 use serde_json::value::RawValue;
 use serde_json::{Value, json};
 use tokio::sync::mpsc::error::TrySendError;
 use tokio::sync::{mpsc, watch};
-use tokio::time::{Instant, sleep, sleep_until, timeout_at};
+use tokio::time::{Instant, sleep_until, timeout_at};
 use tracing::{info, warn};
 use twilight_model::gateway::payload::outgoing::{Heartbeat, Resume};
 use twilight_model::gateway::{Intents, OpCode};
@@ -110,7 +111,7 @@ impl<'a> Sockets<'a> {
             let reason = exit.reason();
             warn!(platform = "discord", reason, ?wait, "socket closed");
             self.report_health(LinkHealth::Degraded { reason });
-            sleep(wait).await;
+            clock::sleep(wait).await;
         }
     }
 
@@ -122,7 +123,7 @@ impl<'a> Sockets<'a> {
             Err(error) => return error.into(),
         };
         let limit = self.discord.config.connect_timeout;
-        let deadline = Instant::now() + limit;
+        let deadline = clock::monotonic() + limit;
         let proxy = self.discord.config.proxy.as_ref().map(Secret::expose);
         let mut socket = match timeout_at(deadline, GatewaySocket::dial(&url, proxy)).await {
             Ok(Ok(socket)) => socket,
@@ -137,7 +138,7 @@ impl<'a> Sockets<'a> {
         if !self.identify_or_resume(&mut socket).await {
             return exit_for_close_code(None);
         }
-        let heartbeat = HeartbeatMonitor::new(Instant::now(), interval, random_share());
+        let heartbeat = HeartbeatMonitor::new(clock::monotonic(), interval, random_share());
         let mut open = OpenSocket { socket, heartbeat, ready: false };
         let exit = self.run_socket(&mut open, deadline).await;
         open.socket.close_resumable().await;
@@ -183,7 +184,7 @@ impl<'a> Sockets<'a> {
 
     async fn run_socket(&mut self, open: &mut OpenSocket, deadline: Instant) -> SocketExit {
         let liveness = self.discord.config.liveness;
-        let mut next_check = Instant::now() + liveness.interval;
+        let mut next_check = clock::monotonic() + liveness.interval;
         loop {
             let text = tokio::select! {
                 event = open.socket.receive() => match event {
@@ -191,7 +192,7 @@ impl<'a> Sockets<'a> {
                     SocketEvent::Closed(code) => return exit_for_close_code(code),
                 },
                 () = sleep_until(open.heartbeat.due()) => {
-                    if let Err(MissedAck) = open.heartbeat.beat(Instant::now()) {
+                    if let Err(MissedAck) = open.heartbeat.beat(clock::monotonic()) {
                         return SocketExit::ended("discord_heartbeat_missed", ResumeHint::Resume);
                     }
                     if !open.socket.send(&Heartbeat::new(self.committed_sequence())).await {
@@ -200,8 +201,8 @@ impl<'a> Sockets<'a> {
                     continue;
                 }
                 () = sleep_until(next_check), if open.ready && !liveness.interval.is_zero() => {
-                    next_check = Instant::now() + liveness.interval;
-                    match open.heartbeat.check(Instant::now(), &liveness) {
+                    next_check = clock::monotonic() + liveness.interval;
+                    match open.heartbeat.check(clock::monotonic(), &liveness) {
                         Some(age) => return SocketExit::give_up(Error::Stale(age)),
                         None => continue,
                     }
@@ -213,7 +214,7 @@ impl<'a> Sockets<'a> {
             match self.handle_frame(&text, open) {
                 FrameAction::Continue => {}
                 FrameAction::SendHeartbeat => {
-                    open.heartbeat.requested(Instant::now());
+                    open.heartbeat.requested(clock::monotonic());
                     if !open.socket.send(&Heartbeat::new(self.committed_sequence())).await {
                         return exit_for_close_code(None);
                     }
@@ -236,7 +237,7 @@ impl<'a> Sockets<'a> {
             Some(OpCode::Dispatch) => self.dispatch(frame, text, open),
             Some(OpCode::Heartbeat) => FrameAction::SendHeartbeat,
             Some(OpCode::HeartbeatAck) => {
-                open.heartbeat.acknowledged(Instant::now());
+                open.heartbeat.acknowledged(clock::monotonic());
                 if open.ready {
                     self.reconnect.reset();
                     self.report_health(LinkHealth::Connected);
@@ -325,7 +326,7 @@ impl Discord {
     async fn wait_for_identify_slot(&self) {
         let turn = {
             let mut last = self.identified.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
-            let now = Instant::now();
+            let now = clock::monotonic();
             let turn = last.map_or(now, |last| now.max(last + self.config.identify_gap));
             *last = Some(turn);
             turn

@@ -10,6 +10,7 @@ use std::sync::Mutex;
 use std::time::Duration;
 
 use petasos_core::Fault;
+use petasos_runtime::clock;
 use reqwest::Method;
 use serde::Deserialize;
 use serde_json::{Value, json};
@@ -130,7 +131,7 @@ impl Discord {
             };
             let span = after.unwrap_or(wait);
             warn!(platform = "discord", %error, wait = ?span, "command menu registration deferred");
-            self.registration.set(State { settled: false, not_before: Some(Instant::now() + span) });
+            self.registration.set(State { settled: false, not_before: Some(clock::monotonic() + span) });
             wait = (wait * 2).min(MAX_WAIT);
         }
         self.registration.set(State { settled: true, not_before: None });

@@ -8,9 +8,9 @@
 use std::time::Duration;
 
 use petasos_core::Fault;
+use petasos_runtime::clock;
 use serde::Deserialize;
 use serde_json::value::RawValue;
-use tokio::time::sleep;
 use tracing::{info, warn};
 
 use crate::backfill::gaps::ReadExtent;
@@ -330,7 +330,7 @@ impl Slack {
                 }
                 Fault::Later { after } => {
                     warn!(platform = "slack", team, method, %error, "backfill deferred");
-                    sleep(after.unwrap_or(wait).min(MAX_WAIT)).await;
+                    clock::sleep(after.unwrap_or(wait).min(MAX_WAIT)).await;
                     wait *= 2;
                 }
             }

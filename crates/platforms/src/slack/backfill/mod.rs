@@ -5,8 +5,6 @@
 
 pub(in crate::slack) mod history;
 
-use tokio::time::{Instant, sleep};
-
 use crate::backfill::gaps::ReadExtent;
 use crate::backfill::schedule::RequestSchedule;
 use crate::slack::Error;
@@ -14,6 +12,7 @@ use crate::slack::inbound::parse::is_private;
 use crate::slack::link::cursor::{self, Fill, Position, Ts};
 use crate::slack::link::{EnvelopeContent, SlackLink};
 use history::{ChannelListing, FetchedRound, RoundJob};
+use petasos_runtime::clock;
 
 /// Messages of one round, and the gaps that they fill.
 #[derive(Debug, Default)]
@@ -47,7 +46,7 @@ impl SlackLink<'_> {
     }
 
     pub(in crate::slack) fn defer_backfill(&mut self) {
-        self.schedule.defer(None, self.slack.config.reconnect_base);
+        self.schedule.defer(None, self.slack.config.reconnect_base, clock::monotonic());
     }
 
     /// Starts a round if a gap is open and no round is under way.
@@ -74,9 +73,9 @@ impl SlackLink<'_> {
         job.gaps.sort_by_key(|(channel, _)| self.schedule.rank(channel, is_private(channel)));
         job.gaps.iter().for_each(|(channel, _)| self.schedule.record_request(channel));
         let slack = self.slack;
-        let wait = self.schedule.wait();
+        let wait = self.schedule.wait(clock::monotonic());
         self.fetching = Some(Box::pin(async move {
-            sleep(wait).await;
+            clock::sleep(wait).await;
             slack.fetch_round(job).await
         }));
     }
@@ -101,9 +100,12 @@ impl SlackLink<'_> {
             }
         }
         for fill in fills.iter().filter(|fill| fill.extent != ReadExtent::Refused) {
-            self.schedule.record_progress(&fill.channel, Instant::now());
+            self.schedule.record_progress(&fill.channel, clock::monotonic());
         }
         if messages.is_empty() {
+            if deferred.is_empty() {
+                self.schedule.succeeded();
+            }
             state.record_commit(None, &[], &fills);
         } else {
             self.fetched = Some(FetchedBatch { messages, fills });

@@ -35,7 +35,6 @@ pub(super) fn strip_mentions(text: &str, user: &str) -> String {
     out.trim().to_owned()
 }
 
-/// Ranges of `<@USER>` and `<@USER|name>`.
 fn mention_ranges<'a>(text: &'a str, user: &'a str) -> impl Iterator<Item = (usize, usize)> + 'a {
     let starts = text.match_indices("<@").filter(move |_| !user.is_empty());
     starts.filter_map(move |(start, _)| {

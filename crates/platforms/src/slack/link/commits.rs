@@ -9,6 +9,7 @@
 use std::time::Duration;
 
 use petasos_core::Inbound;
+use petasos_runtime::clock;
 use serde_json::Value;
 use tokio::time::Instant;
 use tracing::{debug, warn};
@@ -60,7 +61,7 @@ impl SlackLink<'_> {
         content: EnvelopeContent,
     ) {
         let socket = self.sockets[index].number;
-        let arrived = Instant::now();
+        let arrived = clock::monotonic();
         let position = content.position();
         let channel = position.as_ref().map(|position| position.channel.clone());
         let ack = PendingAck { socket, envelope, arrived, reply };
@@ -85,7 +86,7 @@ impl SlackLink<'_> {
     /// A live message waits for older messages of its channel that are being fetched.
     fn take_ready(&mut self) -> Vec<(EnvelopeContent, PendingAck)> {
         let max_wait = self.max_reorder_wait();
-        if self.schedule.wait() > max_wait {
+        if self.schedule.wait(clock::monotonic()) > max_wait {
             return self.buffer.release(|_| false);
         }
         let state = self.slack.state();

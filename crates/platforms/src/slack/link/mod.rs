@@ -14,8 +14,9 @@ use std::task::Poll;
 use std::time::Duration;
 
 use petasos_core::link::reconnect::{NO_JITTER, ReconnectPolicy, Reconnector};
+use petasos_runtime::clock;
 use serde_json::{Value, json};
-use tokio::time::{Instant, MissedTickBehavior, interval_at, sleep, sleep_until};
+use tokio::time::{Instant, MissedTickBehavior, interval_at, sleep_until};
 use tracing::{info, warn};
 
 use crate::backfill::buffer::ReorderBuffer;
@@ -101,7 +102,7 @@ pub(in crate::slack) struct SlackLink<'a> {
 impl SlackLink<'_> {
     async fn run(mut self) -> Error {
         let every = self.slack.config.ping_interval;
-        let mut ping = interval_at(Instant::now() + every, every);
+        let mut ping = interval_at(clock::monotonic() + every, every);
         ping.set_missed_tick_behavior(MissedTickBehavior::Delay);
         self.open_socket_after(Duration::ZERO);
         loop {
@@ -113,7 +114,7 @@ impl SlackLink<'_> {
                 opened = completed(&mut self.opening) => self.handle_opened(opened),
                 report = completed(&mut self.committing) => self.handle_commit(report).await,
                 round = completed(&mut self.fetching) => self.handle_round(round),
-                () = sleep_until(release.unwrap_or_else(Instant::now)), if release.is_some() => Ok(()),
+                () = sleep_until(release.unwrap_or_else(clock::monotonic)), if release.is_some() => Ok(()),
                 () = self.slack.outages_changed.notified() => self.handle_outage_change(),
                 _ = ping.tick() => self.check_sockets().await,
             };
@@ -128,7 +129,7 @@ impl SlackLink<'_> {
         let slack = self.slack;
         let number = self.last_socket;
         self.opening = Some(Box::pin(async move {
-            sleep(wait).await;
+            clock::sleep(wait).await;
             slack.open_socket(number).await
         }));
     }
@@ -180,7 +181,7 @@ impl SlackLink<'_> {
 
     fn report_alive(&mut self) {
         if self.reported_at.is_none_or(|last| last.elapsed() >= HEALTH_INTERVAL) {
-            self.reported_at = Some(Instant::now());
+            self.reported_at = Some(clock::monotonic());
             self.reported_backfill = self.has_gaps();
             let health = if self.reported_backfill { LinkHealth::Backfilling } else { LinkHealth::Connected };
             (self.health)(health);
@@ -248,7 +249,7 @@ impl SlackLink<'_> {
             return Err(error);
         }
         info!(platform = "slack", reason, "Slack will close the socket; opening another");
-        self.sockets[index].retired_at.get_or_insert(Instant::now());
+        self.sockets[index].retired_at.get_or_insert(clock::monotonic());
         if self.opening.is_none() && self.sockets.iter().all(|socket| socket.retired_at.is_some()) {
             self.open_socket_after(Duration::ZERO);
         }

@@ -4,6 +4,7 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use futures_util::{SinkExt, StreamExt};
+use petasos_runtime::clock;
 use serde_json::json;
 use tokio::time::{Instant, timeout};
 use tokio_tungstenite::tungstenite::Message;
@@ -38,7 +39,7 @@ pub(super) enum SocketEvent {
 impl SlackSocket {
     async fn dial(number: u64, url: &str, proxy: Option<&str>) -> Result<Self, Error> {
         let stream = websocket::dial(websocket::address(url)?, proxy, MAX_ENVELOPE, None).await?;
-        let now = Instant::now();
+        let now = clock::monotonic();
         Ok(Self { number, opened_at: now, last_received: now, retired_at: None, stream })
     }
 
@@ -56,7 +57,7 @@ impl SlackSocket {
             Some(Ok(Message::Close(_))) | None => SocketEvent::Closed("closed".to_owned()),
             Some(Err(error)) => SocketEvent::Closed(error.to_string()),
         };
-        self.last_received = Instant::now();
+        self.last_received = clock::monotonic();
         Poll::Ready(event)
     }
 

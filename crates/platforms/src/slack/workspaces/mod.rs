@@ -15,7 +15,6 @@ use super::{Error, Slack};
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(in crate::slack) struct WorkspaceBot {
     pub(in crate::slack) team: String,
-    /// Name of the workspace.
     pub(in crate::slack) name: Option<String>,
     pub(in crate::slack) bot_user: String,
     /// The author id of the bot's own messages, if they have no user id.

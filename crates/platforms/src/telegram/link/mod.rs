@@ -14,9 +14,9 @@ use std::time::Duration;
 
 use petasos_core::link::reconnect::{NO_JITTER, ReconnectPolicy, Reconnector, ResumeHint};
 use petasos_core::{Inbound, Platform};
+use petasos_runtime::clock;
 use serde_json::value::RawValue;
 use serde_json::{Value, json};
-use tokio::time::{Instant, sleep};
 use tracing::{debug, info, warn};
 
 pub use webhook::WebhookConfig;
@@ -71,7 +71,7 @@ impl Telegram {
         let delivered_updates = AtomicBool::new(false);
         let mut stalled = pin!(self.stalled(&delivered_updates));
         loop {
-            let started = Instant::now();
+            let started = clock::monotonic();
             let round = tokio::select! {
                 round = self.poll_once(&mut me, offset, hold) => round,
                 waiting = &mut stalled => {
@@ -102,7 +102,7 @@ impl Telegram {
                         Ok(next) => {
                             commit_backoff.reset();
                             if too_fast && next == offset {
-                                sleep(IDLE_POLL_PAUSE).await;
+                                clock::sleep(IDLE_POLL_PAUSE).await;
                             }
                             offset = next;
                             continue;
@@ -214,7 +214,7 @@ impl Telegram {
 async fn defer(wait: Duration, reason: &'static str, health: &mut (dyn FnMut(LinkHealth) + Send)) {
     warn!(platform = "telegram", reason, ?wait, "poll deferred");
     health(LinkHealth::Degraded { reason });
-    sleep(wait).await;
+    clock::sleep(wait).await;
 }
 
 /// Keeps the future pending, so `select!` ends it with the link.

@@ -3,11 +3,11 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use serde_json::json;
-use tokio::time::sleep;
 use tracing::debug;
 
 use crate::telegram::wire::WebhookInfo;
 use crate::telegram::{Error, Telegram};
+use petasos_runtime::clock;
 
 impl Telegram {
     /// Resolves with the number of pending updates when two checks in a row found some and no poll delivered
@@ -15,7 +15,7 @@ impl Telegram {
     pub(in crate::telegram) async fn stalled(&self, delivered_updates: &AtomicBool) -> u64 {
         let mut before = 0;
         loop {
-            sleep(self.config.stall_check_interval).await;
+            clock::sleep(self.config.stall_check_interval).await;
             let waiting = self.pending_updates().await;
             let delivered_updates = delivered_updates.swap(false, Ordering::Relaxed);
             if before > 0 && waiting > 0 && !delivered_updates {

@@ -12,12 +12,13 @@ use axum::http::{HeaderMap, Method, StatusCode};
 use axum::response::Response;
 use bytes::Bytes;
 use petasos_core::{Fault, Platform};
+use petasos_runtime::clock;
 use reqwest::Url;
 use serde::Deserialize;
 use serde_json::value::RawValue;
 use serde_json::{Value, json};
 use tokio::sync::{Mutex, mpsc};
-use tokio::time::{Instant, sleep_until};
+use tokio::time::sleep_until;
 use tracing::{info, warn};
 
 use super::{ALLOWED_UPDATES, parse_updates};
@@ -168,7 +169,7 @@ impl Telegram {
             return error;
         }
         let mut misses = 0;
-        let mut next = Instant::now();
+        let mut next = clock::monotonic();
         loop {
             let signal = tokio::select! {
                 signal = signals.recv() => signal,
@@ -182,7 +183,7 @@ impl Telegram {
                 Some(LinkSignal::NotStored) => health(LinkHealth::Degraded { reason: "telegram_not_taken" }),
                 Some(LinkSignal::GatewayClosed) => return Error::Closed,
                 None => {
-                    next = Instant::now() + self_check.interval;
+                    next = clock::monotonic() + self_check.interval;
                     let (check, webhook) =
                         tokio::join!(self_check.run(listener), self.check_webhook(endpoint));
                     if check == SelfCheckResult::Failed {

@@ -3,13 +3,15 @@
 //! A 2xx is sent only after the commit. A caller that fails a check learns nothing about the later ones.
 #![allow(clippy::result_large_err, reason = "the error is the whole response, made once per request")]
 
+#[cfg(feature = "fuzzing")]
+pub(super) mod fuzzing;
 mod parse;
 mod rate_limit;
 mod signature;
 
 use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use axum::http::request::Parts;
 use axum::http::{HeaderMap, Method, StatusCode};
@@ -20,6 +22,7 @@ use petasos_core::lifecycle::NotAccepting;
 use petasos_core::message::Fingerprint;
 use petasos_core::{Platform, Route};
 use serde_json::{Value, json};
+use tokio::time::Instant;
 use tracing::{debug, warn};
 
 use super::Webhook;
@@ -143,7 +146,7 @@ impl RequestHandler {
     async fn find_route(&self, route: &str) -> Option<Arc<WebhookRoute>> {
         let routes = self.routes.clone();
         let name = route.to_owned();
-        let found = tokio::task::spawn_blocking(move || routes.find(&name)).await;
+        let found = petasos_runtime::blocking(move || routes.find(&name)).await;
         found.ok().flatten()
     }
 
@@ -331,7 +334,7 @@ fn not_accepting_response(reason: NotAccepting) -> Response {
 fn random_id() -> Result<String, Response> {
     let mut bytes = [0; 16];
     match getrandom::fill(&mut bytes) {
-        Ok(()) => Ok(parse::hex(&bytes)),
+        Ok(()) => Ok(petasos_core::text::hex(&bytes)),
         Err(error) => {
             warn!(platform = "webhook", %error, "no random numbers");
             Err(with_retry_after(

@@ -5,6 +5,7 @@ use std::time::Duration;
 use aws_lc_rs::digest;
 use axum::http::{HeaderMap, header};
 use petasos_core::message::{ChatType, Fingerprint};
+use petasos_core::text::hex;
 use petasos_core::{Inbound, Millis, Platform, Route, Source};
 use reqwest::Url;
 use serde_json::{Map, Value};
@@ -104,10 +105,6 @@ pub(super) fn fingerprints(
             vec![fingerprint(format!("replay:{route}:gitlab:{}", digest(body)), Some(BODY_WINDOW), named)]
         }
     }
-}
-
-pub(super) fn hex(bytes: &[u8]) -> String {
-    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
 pub(super) fn chat_id(route: &str, delivery: &str) -> String {

@@ -1,4 +1,4 @@
-//! Request rate of each route. Pure: the time is an argument.
+//! Rate limit of each route. Pure: the time is an argument.
 
 use std::collections::HashMap;
 use std::time::Duration;

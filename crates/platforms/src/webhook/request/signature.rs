@@ -1,4 +1,4 @@
-//! Verifies request signatures. Pure: the time is an argument.
+//! Verifies the HMAC signatures of requests. Pure: the time is an argument.
 //!
 //! The strongest scheme with a header decides alone: an invalid signature is not replaced by a weaker valid
 //! one.
@@ -8,6 +8,7 @@ use axum::http::HeaderMap;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use petasos_core::Secret;
+use petasos_core::text::{hex, unhex};
 
 /// Older requests may be replays.
 const MAX_SKEW_SECONDS: u64 = 300;
@@ -31,7 +32,6 @@ pub(super) struct VerifiedSignature {
     pub code: Vec<u8>,
 }
 
-/// The deciding scheme and its header value.
 fn deciding_scheme(headers: &HeaderMap) -> Option<(SignatureScheme, &str)> {
     let text = |name: &str| headers.get(name).map(|value| value.to_str().unwrap_or_default());
     let shown = |scheme, name| text(name).map(|shown| (scheme, shown));
@@ -71,8 +71,7 @@ pub(super) fn verify(
 pub fn sign(secret: &Secret, time: u64, body: &[u8]) -> [(&'static str, String); 2] {
     let time = time.to_string();
     let tag = tag(secret.expose().as_bytes(), &[time.as_bytes(), b".", body]);
-    let hex = tag.as_ref().iter().map(|byte| format!("{byte:02x}")).collect();
-    [("x-webhook-timestamp", time), ("x-webhook-signature-v2", hex)]
+    [("x-webhook-timestamp", time), ("x-webhook-signature-v2", hex(tag.as_ref()))]
 }
 
 fn verify_svix(
@@ -119,8 +118,8 @@ fn is_recent(time: &str, now: u64) -> bool {
     time.parse::<u64>().is_ok_and(|time| time.abs_diff(now) <= MAX_SKEW_SECONDS)
 }
 
-fn verify_hex(key: &[u8], parts: &[&[u8]], hex: &str) -> Option<Vec<u8>> {
-    decode_hex(hex).filter(|theirs| is_same(&tag(key, parts), theirs))
+fn verify_hex(key: &[u8], parts: &[&[u8]], shown: &str) -> Option<Vec<u8>> {
+    unhex(shown).filter(|theirs| is_same(&tag(key, parts), theirs))
 }
 
 fn is_same(ours: &hmac::Tag, theirs: &[u8]) -> bool {
@@ -137,12 +136,6 @@ fn tag(key: &[u8], parts: &[&[u8]]) -> hmac::Tag {
 pub(crate) fn constant_time_eq(ours: &[u8], theirs: &[u8]) -> bool {
     let digest = |bytes| digest::digest(&digest::SHA256, bytes);
     constant_time::verify_slices_are_equal(digest(ours).as_ref(), digest(theirs).as_ref()).is_ok()
-}
-
-fn decode_hex(hex: &str) -> Option<Vec<u8>> {
-    let digits = |pair: &[u8]| u8::from_str_radix(std::str::from_utf8(pair).ok()?, 16).ok();
-    let plain = hex.len().is_multiple_of(2) && hex.bytes().all(|byte| byte.is_ascii_hexdigit());
-    plain.then(|| hex.as_bytes().chunks(2).map(digits).collect()).flatten()
 }
 
 #[cfg(test)]
@@ -236,7 +229,7 @@ mod tests {
 
     #[test]
     fn invalid_signature_is_not_replaced_by_a_weaker_one() {
-        let v1 = tag(b"s", &[b"{}"]).as_ref().iter().map(|byte| format!("{byte:02x}")).collect::<String>();
+        let v1 = hex(tag(b"s", &[b"{}"]).as_ref());
         check("s", &[("x-webhook-signature", &v1)], "{}", 1000, Some(SignatureScheme::V1));
         let [time, v2] = sign(&Secret::new("s"), 1000, b"{}");
         // Without its time, with an old time, and empty.
@@ -261,7 +254,7 @@ mod tests {
             ("3.14", Some(SignatureScheme::V1)),
         ] {
             let code = tag(b"s", &[body.as_bytes()]);
-            let v1: String = code.as_ref().iter().map(|byte| format!("{byte:02x}")).collect();
+            let v1 = hex(code.as_ref());
             check("s", &[("x-webhook-signature", &v1)], body, 1000, want);
         }
     }

@@ -8,6 +8,7 @@ use petasos_platforms::{Error, Kind, PREFIX_RESERVE, Part, Receipt, SendOptions,
 use super::CellResult;
 use super::link::{Inbox, with_link};
 use super::platform::{ChatKind, SendFault, TestPlatform, VisibleMessage};
+use crate::harness::wait_as_demanded;
 
 fn route(platform: &dyn TestPlatform, kind: ChatKind) -> Route {
     Route {
@@ -40,7 +41,6 @@ pub(crate) async fn sent(platform: &dyn TestPlatform, text: &str) -> String {
     try_send(platform, text).await.expect("sent").message_id.expect("an id")
 }
 
-/// Sends with a fault and returns the error.
 async fn send_error(platform: &dyn TestPlatform, fault: SendFault) -> Error {
     platform.fail_next_send(fault);
     let error = try_send(platform, "hi").await.expect_err("fault");
@@ -325,7 +325,7 @@ pub(crate) async fn rate_limit(platform: &dyn TestPlatform) -> CellResult {
     while let Err(error) = try_send(platform, "after the wait").await {
         let Fault::Later { after: Some(left) } = error.fault() else { panic!("{error}") };
         assert!(error.is_penalized(), "{error}");
-        tokio::time::sleep(left).await;
+        wait_as_demanded(left).await;
     }
     assert_eq!(texts(platform), ["after the wait"], "the adapter did not repeat it by itself");
     CellResult::Passed

@@ -58,6 +58,7 @@ fn boxed(fake: Arc<Fake>, timeouts: TimeoutProfile, port: Option<u16>) -> Box<dy
 }
 
 /// Repeats an update, as Telegram does after a lost response.
+#[expect(clippy::disallowed_methods, reason = "the request ends after the test has gone on")]
 fn post_update(port: u16, update: &serde_json::Value) {
     let delivery =
         WebhookDelivery::json(HOOK, update).header("X-Telegram-Bot-Api-Secret-Token", WEBHOOK_SECRET);

@@ -1,14 +1,16 @@
 //! Sending: one call is one attempt, and errors say what may have happened.
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use petasos_core::outbox::Button;
 use petasos_core::{Fault as ExpectedFault, Reached, Route};
 use petasos_fakes::discord::{Fault, Incoming};
 use petasos_platforms::{Error, Kind, Part, Receipt, SendOptions};
+use petasos_runtime::clock;
 use serde_json::json;
 
 use super::fixture::{CHANNEL, DM, DiscordFixture, GUILD, USER, fixture, fixture_with, route};
+use crate::harness::wait_as_demanded;
 
 const REPLY: SendOptions<'static> = SendOptions { reply: true, silent: false, buttons: &[], session: None };
 const LATER: ExpectedFault = ExpectedFault::Later { after: None };
@@ -110,7 +112,7 @@ async fn global_rate_limit_holds_back_every_chat() {
     let fixture = fixture();
     let limit = Duration::from_millis(400);
     fixture.fake.on("createMessage").does(Fault::too_many_globally(limit.as_secs_f64()));
-    let begun = Instant::now();
+    let begun = clock::monotonic();
     let named = send(&fixture, &route(DM)).await.expect_err("limited");
     assert_eq!(
         (named.fault(), named.reached(), named.kind()),
@@ -125,7 +127,7 @@ async fn global_rate_limit_holds_back_every_chat() {
     assert_eq!((create_calls(&fixture), fixture.fake.calls_of("typing").len()), (1, 0), "no request");
     while let Err(error) = send(&fixture, &route(CHANNEL)).await {
         let ExpectedFault::Later { after: Some(after) } = error.fault() else { panic!("a wait: {error}") };
-        tokio::time::sleep(after).await;
+        wait_as_demanded(after).await;
     }
     assert!(begun.elapsed() >= limit && create_calls(&fixture) == 2);
 }

@@ -107,7 +107,7 @@ async fn dials_despite_failed_provisioning() {
     for (status, body) in [(200, json!({"gatewayId": "gw", "secretIssued": false})), (500, json!({}))] {
         let rig = rig_with(|config| {
             let grant = grant(&config.url);
-            let gateway_id = "gw-host".to_owned();
+            let gateway_id = "gw-host".into();
             config.provision =
                 Some(Provision { gateway_id, route_keys: vec![], instance_id: None, wake_url: None, grant });
         });
@@ -129,7 +129,7 @@ async fn enrolling_returns_credentials_once() {
         grant: None,
     };
     let enrolled = enroll(&asked).await.expect("enrolled");
-    assert_eq!(enrolled.credentials.gateway_id, "gw-1");
+    assert_eq!(enrolled.credentials.gateway_id.as_str(), "gw-1");
     assert_eq!(enrolled.credentials.secret.expose(), "issued-secret");
     let posted = rig.fake.read(|world| world.posted[0].clone());
     assert_eq!((posted.endpoint.as_str(), &posted.body["wakeUrl"]), ("enroll", &json!("https://wake")));

@@ -60,7 +60,7 @@ impl Rig {
         let told = Arc::new(Mutex::new(Vec::new()));
         let ear = told.clone();
         let adapter = self.adapter().clone();
-        let task = tokio::spawn(async move {
+        let task = petasos_runtime::spawn(async move {
             let mut health = move |state| ear.lock().unwrap_or_else(PoisonError::into_inner).push(state);
             adapter.receive(None, &intake, &mut health).await
         });
@@ -82,7 +82,7 @@ impl Rig {
         look: impl FnMut(&State) -> Option<T> + Send + 'static,
     ) -> T {
         let fake = self.fake.clone();
-        let seen = tokio::task::spawn_blocking(move || fake.wait_until(TEST_TIMEOUT, look)).await;
+        let seen = petasos_runtime::blocking(move || fake.wait_until(TEST_TIMEOUT, look)).await;
         seen.ok().flatten().unwrap_or_else(|| panic!("never happened: {what}"))
     }
 

@@ -161,7 +161,7 @@ async fn retries_under_one_request_id_send_once() {
                 Ok(receipt) => return receipt,
                 Err(error) => assert_eq!(error.reached(), Reached::No, "{error}"),
             }
-            tokio::time::sleep(Duration::from_millis(10)).await;
+            tokio::task::yield_now().await;
         }
     };
     let receipt = tokio::time::timeout(super::rig::TEST_TIMEOUT, again).await.expect("sent");
@@ -238,10 +238,9 @@ async fn message_behind_a_decline_reopens_its_chat() {
     let mut line = rig.up().await;
     rig.fake.fail_next(OutboundFault::Hang);
     let adapter = rig.adapter().clone();
-    let sending =
-        tokio::spawn(
-            async move { adapter.send(&route("c1"), &Part::plain("x"), &SendOptions::default()).await },
-        );
+    let sending = petasos_runtime::spawn(async move {
+        adapter.send(&route("c1"), &Part::plain("x"), &SendOptions::default()).await
+    });
     let request =
         rig.until("asked", |world| world.frames("outbound").first().map(|it| it["requestId"].clone())).await;
     // Both are read before the sender runs again.

@@ -5,6 +5,7 @@ use std::time::Duration;
 use petasos_fakes::slack::{BOT, Fault, Incoming, Side};
 use petasos_platforms::slack::Config;
 use petasos_platforms::{CommitResult, LinkHealth};
+use petasos_runtime::clock;
 
 use super::fixture::{
     SlackFixture, adapter, commit_events, commit_until, fixture_with, next_batch, restarted, texts,
@@ -128,6 +129,37 @@ async fn fetches_again_until_stored_and_keeps_the_cursor() {
             second.done.send(CommitResult::Committed).expect("the adapter waits");
         })
         .await;
+}
+
+#[tokio::test]
+async fn one_deferral_delays_one_round() {
+    const WAIT: Duration = Duration::from_secs(1);
+    const MISSED: usize = 8;
+    let fixture = fixture_with(unlimited_window);
+    let (_, cursor) = after_first_messages(&fixture).await;
+    while_offline(&fixture, |fixture| {
+        (0..MISSED).for_each(|number| drop(fixture.fake.push_text("D1", "U5", &number.to_string())));
+    });
+    let again = restarted_unlimited(&fixture, |config| {
+        config.backfill.messages = 1;
+        config.reconnect_base = WAIT;
+    });
+    let mut delayed = 0;
+    again
+        .listen(Some(&cursor), async |batches| {
+            let refused = next_batch(batches).await;
+            refused.done.send(CommitResult::NotStored).expect("the adapter waits");
+            for number in 0..MISSED {
+                let asked = clock::monotonic();
+                let batch = next_batch(batches).await;
+                assert_eq!(texts(&batch.events), [number.to_string()]);
+                delayed += usize::from(asked.elapsed() >= WAIT / 2);
+                batch.done.send(CommitResult::Committed).expect("the adapter waits");
+            }
+        })
+        .await;
+    // A busy machine may delay another one.
+    assert!((1..MISSED / 2).contains(&delayed), "{delayed} of {MISSED} rounds were delayed");
 }
 
 #[tokio::test]

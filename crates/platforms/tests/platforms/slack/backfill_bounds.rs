@@ -1,10 +1,12 @@
 //! Bounds of the backfill: reaching one delays messages and never drops them silently.
 
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::Duration;
 
+use petasos_core::Millis;
 use petasos_fakes::slack::{BOT, Fault, Incoming};
 use petasos_platforms::CommitResult;
 use petasos_platforms::slack::Config;
+use petasos_runtime::clock;
 
 use super::fixture::{
     SlackFixture, commit_events, fixture_with, next_batch, restarted, texts, unlimited_window,
@@ -13,8 +15,7 @@ use super::fixture::{
 
 /// A few seconds longer than the age of the fake's first message.
 fn barely_open_window() -> Duration {
-    let now = SystemTime::now().duration_since(UNIX_EPOCH).expect("after 1970");
-    now - Duration::from_secs(1_700_000_000) + Duration::from_secs(2)
+    clock::now().since(Millis(1_700_000_000_000)) + Duration::from_secs(2)
 }
 
 /// Runs a link that received "hello" in these channels; returns its cursor.
@@ -95,11 +96,11 @@ async fn open_gap_does_not_age_out() {
     let again = restarted(&fixture, |config| config.backfill.window = window);
     let (events, _) = again
         .listen(Some(&cursor), async |batches| {
-            let closed = UNIX_EPOCH + Duration::from_secs(1_700_000_000 + 4) + window;
+            let closed = Millis(1_700_000_004_000).after(window);
             again
                 .wait_until("a request after the end of the window", move |state| {
                     let requested = state.calls_of("conversations.history").next().is_some();
-                    (requested && SystemTime::now() > closed).then_some(())
+                    (requested && clock::now() > closed).then_some(())
                 })
                 .await;
             fixture.fake.clear_faults();

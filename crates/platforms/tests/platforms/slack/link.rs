@@ -13,6 +13,7 @@ use super::fixture::{
     APP_TOKEN, SlackFixture, TEST_TIMEOUT, adapter, commit_events, commit_until, degraded, fixture,
     fixture_with, next_batch, texts,
 };
+use crate::harness::wait_as_demanded;
 
 const BRIEF: Duration = Duration::from_millis(50);
 
@@ -268,7 +269,7 @@ async fn retries_a_failed_refresh() {
 async fn disabled_socket_mode_is_fatal_and_gives_advice() {
     let fixture = fixture();
     let stopper = fixture.fake.clone();
-    let disable = tokio::task::spawn_blocking(move || {
+    let disable = petasos_runtime::blocking(move || {
         stopper
             .wait_until(TEST_TIMEOUT, |state| (state.open_sockets() == 1).then_some(()))
             .expect("a socket");
@@ -391,7 +392,7 @@ async fn reports_and_respects_rate_limits() {
     let (penalized, _) = fixture.run_until_link_ends().await;
     assert_eq!((penalized.code(), penalized.is_penalized()), ("slack_rate_limited", true), "{penalized}");
     let ExpectedFault::Later { after: Some(left) } = penalized.fault() else { panic!("{penalized}") };
-    tokio::time::sleep(left).await;
+    wait_as_demanded(left).await;
     fixture.fake.on("apps.connections.open").nth(2).does(Fault::too_many(1));
     let limited = async |_: &mut _| {
         fixture.wait_for_sockets(1).await;

@@ -4,6 +4,7 @@ use petasos_core::Fault as ExpectedFault;
 use petasos_fakes::telegram::{Fault, Incoming, Outcome};
 use petasos_platforms::telegram::MenuCommand;
 use petasos_platforms::{CommitResult, LinkHealth};
+use petasos_runtime::clock;
 use serde_json::json;
 use std::time::Duration;
 
@@ -76,7 +77,7 @@ async fn updates_without_an_id_cause_no_request_storm() {
     for _ in 0..5 {
         fixture.fake.push_raw_response(r#"{"ok":true,"result":[{"message":{}}]}"#);
     }
-    let began = std::time::Instant::now();
+    let began = clock::monotonic();
     fixture
         .listen(None, async |_batches| {
             fixture

@@ -41,7 +41,7 @@ fn statuses(fixture: &TelegramFixture) -> Vec<Option<u16>> {
 }
 
 async fn post(port: u16, delivery: WebhookDelivery) -> u16 {
-    let reply = tokio::task::spawn_blocking(move || delivery.post(port)).await.expect("it ends");
+    let reply = petasos_runtime::blocking(move || delivery.post(port)).await.expect("it ends");
     reply.expect("an answer").status
 }
 

@@ -2,6 +2,7 @@
 
 use petasos_core::session::Entry;
 use petasos_core::{Millis, Source};
+use rusqlite::Connection;
 use serde::Serialize;
 
 use crate::fixture::{Home, inbound, key, source, turn};
@@ -17,7 +18,6 @@ pub(super) fn filled() -> Home {
     let home = Home::new();
     let db = home.raw();
     let turn = turn("7", &[petasos_core::InboxId(1)]);
-    let long = "a needle in some hay; ".repeat(6);
     let values = [
         ("message", json(&inbound("7", "a"))),
         ("turn", json(&turn)),
@@ -25,13 +25,29 @@ pub(super) fn filled() -> Home {
         ("source", json::<Source>(&source("7"))),
         ("entry", entry()),
         ("book", json(&petasos_core::pairing::PairingState::default())),
-        ("long", long),
     ];
+    fill_tables(&db, TABLES, &values);
+    // Large rows with overflow pages.
+    db.execute(
+        "UPDATE messages SET content = content || replace(hex(zeroblob(9000)), '0', 'x') WHERE id % 40 = 0",
+        [],
+    )
+    .unwrap();
+    drop(db);
+    home
+}
+
+/// Table, columns, and one row; `i` counts.
+pub(super) type TableRows = (&'static str, &'static str, &'static str);
+
+/// Fills each table with [`ROWS`] rows, the second half of them only in the log. `values` replace `$name` in a row.
+pub(super) fn fill_tables(db: &Connection, tables: &[TableRows], values: &[(&str, String)]) {
+    let long = "a needle in some hay; ".repeat(6);
     let half = ROWS / 2;
     for (from, to) in [(1, half), (half + 1, ROWS)] {
-        for (table, columns, row) in TABLES {
-            let mut row = (*row).to_owned();
-            for (name, value) in &values {
+        for (table, columns, row) in tables {
+            let mut row = row.replace("$long", &long);
+            for (name, value) in values {
                 row = row.replace(&format!("${name}"), &value.replace('\'', "''"));
             }
             let text = format!(
@@ -44,14 +60,6 @@ pub(super) fn filled() -> Home {
             db.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |_| Ok(())).unwrap();
         }
     }
-    // Large rows with overflow pages.
-    db.execute(
-        "UPDATE messages SET content = content || replace(hex(zeroblob(9000)), '0', 'x') WHERE id % 40 = 0",
-        [],
-    )
-    .unwrap();
-    drop(db);
-    home
 }
 
 pub(super) fn fills(table: &str) -> bool {
@@ -67,8 +75,7 @@ fn entry() -> String {
     ))
 }
 
-/// Table, columns, and one row; `i` counts.
-const TABLES: &[(&str, &str, &str)] = &[
+const TABLES: &[TableRows] = &[
     (
         "inbox",
         "id, session_key, message, state, outcome, received_at, settled_at",

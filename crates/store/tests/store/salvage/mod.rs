@@ -1,5 +1,6 @@
 //! Salvage of damaged databases: rows kept, losses listed, and no failed start.
 
+mod connector;
 mod fill;
 mod log;
 mod newer;
@@ -25,6 +26,8 @@ fn dump(path: &Path) -> Dump {
     let mut rows = Dump::new();
     for (table, rowids) in tables(&db) {
         let key = if rowids { "rowid" } else { "NULL" };
+        let width = "SELECT count(*) FROM pragma_table_info(?1) WHERE pk > 0";
+        let width: u32 = db.query_row(width, [&table], |row| row.get(0)).unwrap();
         let mut read = db.prepare(&format!("SELECT {key}, * FROM {table}")).unwrap();
         let columns = read.column_count();
         let mut found = read.query([]).unwrap();
@@ -32,7 +35,7 @@ fn dump(path: &Path) -> Dump {
             let values: Vec<Value> = (0..columns).map(|at| row.get(at).unwrap()).collect();
             let key = match &values[0] {
                 Value::Integer(id) => id.to_string(),
-                _ => format!("{:?}", &values[1..3.min(values.len())]),
+                _ => format!("{:?}", &values[1..=width as usize]),
             };
             rows.insert((table.clone(), key), values);
         }
@@ -57,13 +60,15 @@ pub(crate) fn root(db: &Connection, table: &str) -> usize {
 /// A copy of database, log, marker and map, as a power failure leaves them.
 pub(crate) fn copied(from: &Path) -> (tempfile::TempDir, PathBuf) {
     let folder = tempfile::tempdir().unwrap();
-    for name in ["petasos.db", "petasos.db-wal", ".petasos-db", ".petasos.db-map"] {
+    let name = from.file_name().unwrap().to_str().unwrap();
+    let marker = if name == "petasos.db" { ".petasos-db" } else { ".connector-db" };
+    for name in [name, &format!("{name}-wal"), marker, &format!(".{name}-map")] {
         let source = from.with_file_name(name);
         if source.exists() {
             fs::copy(source, folder.path().join(name)).unwrap();
         }
     }
-    let path = folder.path().join("petasos.db");
+    let path = folder.path().join(name);
     (folder, path)
 }
 

@@ -267,6 +267,7 @@ fn model_api_key_never_reaches_the_disk() {
     }
 }
 
+#[expect(clippy::disallowed_methods, reason = "callers in other threads")]
 #[test]
 fn concurrent_callers_for_one_key_share_one_session() {
     let mut home = Home::new();

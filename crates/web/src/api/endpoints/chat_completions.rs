@@ -3,8 +3,8 @@
 use axum::Json;
 use axum::extract::State;
 use axum::response::sse::Event;
-use petasos_core::media;
 use petasos_core::transcript::Usage;
+use petasos_core::{RunId, SessionId, media};
 use petasos_gateway::{RunEnd, RunRow, RunTarget, fresh_id};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -38,7 +38,8 @@ impl Payload for ChatCompletionRequest {}
 
 #[derive(Serialize, JsonSchema)]
 pub(crate) struct ChatCompletion {
-    id: String,
+    #[schemars(with = "String")]
+    id: RunId,
     #[schemars(extend("const" = "chat.completion"))]
     object: &'static str,
     created: u64,
@@ -120,7 +121,7 @@ pub(crate) async fn complete(
     let content = prompt.filter(|prompt| !prompt.is_empty());
     let content = content.ok_or_else(|| ApiError::bad_request("No user message found in messages"))?;
     let target = match session {
-        Some(id) => RunTarget::Session(id),
+        Some(id) => RunTarget::Session(SessionId(id)),
         None => {
             let first = history.first().map_or(content.text.as_str(), |message| message.text.as_str());
             let key = headers.key.as_deref().unwrap_or_default();
@@ -129,7 +130,7 @@ pub(crate) async fn complete(
             RunTarget::FullHistory { name, history }
         }
     };
-    let id = format!("chatcmpl-{}", &fresh_id::<15>("")[..29]);
+    let id = RunId(format!("chatcmpl-{}", &fresh_id::<15>("")[..29]));
     let run = RunSubmission { model, instructions, ..RunSubmission::new(id, target, content) };
     let started = api.start(&owner, run, headers.idempotency_key(IDEMPOTENCY_ROUTE, &body.fields)).await?;
     if stream.unwrap_or(false) {
@@ -162,7 +163,7 @@ fn completion(
 
 /// Encodes a run as chunks of a chat completion.
 struct ChunkEncoder {
-    id: String,
+    id: RunId,
     created: u64,
     model: String,
     /// Text was sent, so the text of the next answer needs a separator.

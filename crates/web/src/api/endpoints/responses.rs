@@ -5,7 +5,9 @@ mod events;
 use axum::Json;
 use axum::extract::State;
 use petasos_core::ids::RowId;
+use petasos_core::notices;
 use petasos_core::transcript::{Role, ToolCall, Usage};
+use petasos_core::{RunId, SessionId};
 use petasos_gateway::{RunEnd, RunRow, RunTarget, TranscriptRow, fresh_id};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -69,7 +71,8 @@ impl ConversationReference {
 /// An answer with all its steps.
 #[derive(Serialize, JsonSchema)]
 pub(crate) struct ResponseObject {
-    id: String,
+    #[schemars(with = "String")]
+    id: RunId,
     #[schemars(extend("const" = "response"))]
     object: &'static str,
     created_at: u64,
@@ -160,7 +163,8 @@ impl From<Usage> for ResponseUsage {
 
 #[derive(Serialize, JsonSchema)]
 pub(crate) struct ResponseDeleted {
-    id: String,
+    #[schemars(with = "String")]
+    id: RunId,
     #[schemars(extend("const" = "response"))]
     object: &'static str,
     #[schemars(extend("const" = true))]
@@ -188,7 +192,7 @@ pub(crate) async fn create(
         history: run_input.history,
         forget: !request.store.unwrap_or(true),
         not_found,
-        ..RunSubmission::new(fresh_id::<14>("resp_"), run_target, run_input.content)
+        ..RunSubmission::new(RunId(fresh_id::<14>("resp_")), run_target, run_input.content)
     };
     let started = api.start(&owner, run, headers.idempotency_key(IDEMPOTENCY_ROUTE, &body.fields)).await?;
     if request.stream.unwrap_or(false) {
@@ -207,7 +211,7 @@ pub(crate) async fn create(
 pub(crate) async fn show(
     State(api): State<Api>,
     owner: ApiClient,
-    PathId(id): PathId,
+    PathId(id): PathId<RunId>,
 ) -> Result<Json<ResponseObject>, ApiError> {
     let run = api.stored_response(&owner, &id).await?;
     Ok(Json(api.response(&run).await?))
@@ -216,7 +220,7 @@ pub(crate) async fn show(
 pub(crate) async fn delete(
     State(api): State<Api>,
     owner: ApiClient,
-    PathId(id): PathId,
+    PathId(id): PathId<RunId>,
 ) -> Result<Json<ResponseDeleted>, ApiError> {
     let run = api.stored_response(&owner, &id).await?;
     if !api.handle.hide_run(&run.id).await? {
@@ -228,7 +232,7 @@ pub(crate) async fn delete(
 pub(crate) async fn cancel(
     State(api): State<Api>,
     owner: ApiClient,
-    PathId(id): PathId,
+    PathId(id): PathId<RunId>,
 ) -> Result<Json<ResponseObject>, ApiError> {
     let run = api.stored_response(&owner, &id).await?;
     api.handle.stop_run(&run).await?;
@@ -243,7 +247,7 @@ fn run_target(
     starts_over: bool,
     owner: &ApiClient,
 ) -> Result<RunTarget, ApiError> {
-    let fresh = || RunTarget::Session(fresh_id::<8>("api-"));
+    let fresh = || RunTarget::Session(SessionId(fresh_id::<8>("api-")));
     match (conversation, previous) {
         (Some(_), Some(_)) => {
             Err(ApiError::bad_request("Cannot use both 'conversation' and 'previous_response_id'"))
@@ -252,26 +256,26 @@ fn run_target(
         (Some(name), None) => {
             Ok(RunTarget::Conversation(format!("conv-{}", hash_prefix(&[&owner.name, &name]))))
         }
-        (None, Some(previous)) => Ok(RunTarget::ContinueRun(previous)),
+        (None, Some(previous)) => Ok(RunTarget::ContinueRun(RunId(previous))),
         (None, None) => Ok(fresh()),
     }
 }
 
-fn not_found(id: &str) -> ApiError {
-    ApiError::not_found(format!("Response not found: {}", truncate_name(id)))
+fn not_found(id: &RunId) -> ApiError {
+    ApiError::not_found(format!("Response not found: {}", truncate_name(id.as_str())))
 }
 
 impl Api {
-    /// A stored response of this client.
-    async fn stored_response(&self, owner: &ApiClient, id: &str) -> Result<RunRow, ApiError> {
-        let run = self.handle.run(id).await?.filter(|run| id.starts_with("resp_") && !run.hidden);
+    async fn stored_response(&self, owner: &ApiClient, id: &RunId) -> Result<RunRow, ApiError> {
+        let run = self.handle.run(id).await?.filter(|run| id.as_str().starts_with("resp_") && !run.hidden);
         run.filter(|run| run.owner == owner.name).ok_or_else(|| not_found(id))
     }
 
     async fn response(&self, run: &RunRow) -> Result<ResponseObject, ApiError> {
         let read = self.handle.run_rows(&run.id, RowId(0), ROWS).await?;
         let Some((run, rows, _)) = read else { return Err(not_found(&run.id)) };
-        let question = |row: &TranscriptRow| row.message.platform_message_id.as_ref() == Some(&run.id);
+        let question =
+            |row: &TranscriptRow| row.message.platform_message_id.as_deref() == Some(run.id.as_str());
         let begin = rows.iter().position(question).map_or(rows.len(), |at| at + 1);
         let mut output = Vec::new();
         for row in &rows[begin..] {
@@ -310,14 +314,14 @@ fn without_stop_remark<'a>(run: &RunRow, text: &'a str) -> &'a str {
     if !stopped {
         return text;
     }
-    if text == "(stopped before an answer)" {
+    if text == notices::STOPPED_BEFORE_ANSWER {
         return "";
     }
-    text.strip_suffix("\n\n(stopped)").unwrap_or(text)
+    text.strip_suffix(notices::STOPPED_SUFFIX).unwrap_or(text)
 }
 
-fn item_id(run: &str, at: usize) -> String {
-    format!("msg_{}{at:02x}", run.trim_start_matches("resp_"))
+fn item_id(run: &RunId, at: usize) -> String {
+    format!("msg_{}{at:02x}", run.as_str().trim_start_matches("resp_"))
 }
 
 impl OutputText {

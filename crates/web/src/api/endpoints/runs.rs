@@ -7,7 +7,7 @@ use axum::extract::{FromRequestParts, State};
 use axum::http::HeaderMap;
 use axum::http::request::Parts;
 use petasos_approval::{ApprovalReply, Choice, RequestSelector};
-use petasos_core::Millis;
+use petasos_core::{Millis, RunId, SessionId};
 use petasos_gateway::{RunApproval, RunRow, RunTarget, StartedRun, fresh_id};
 use schemars::JsonSchema;
 use serde::{Deserialize, Deserializer, Serialize};
@@ -60,7 +60,8 @@ fn session_name<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Str
 
 #[derive(Serialize, JsonSchema)]
 pub(crate) struct RunStarted {
-    run_id: String,
+    #[schemars(with = "String")]
+    run_id: RunId,
     #[schemars(extend("const" = "started"))]
     status: &'static str,
     session_id: String,
@@ -68,7 +69,8 @@ pub(crate) struct RunStarted {
 
 #[derive(Serialize, JsonSchema)]
 pub(crate) struct RunStopping {
-    run_id: String,
+    #[schemars(with = "String")]
+    run_id: RunId,
     #[schemars(extend("const" = "stopping"))]
     status: &'static str,
 }
@@ -78,7 +80,8 @@ pub(crate) struct RunStopping {
 pub(crate) struct RunObject {
     #[schemars(extend("const" = "hermes.run"))]
     object: &'static str,
-    run_id: String,
+    #[schemars(with = "String")]
+    run_id: RunId,
     status: RunStatus,
     last_event: &'static str,
     created_at: f64,
@@ -190,7 +193,8 @@ impl<'de> Deserialize<'de> for ApprovalChoice {
 pub(crate) struct ApprovalAnswer {
     #[schemars(extend("const" = "hermes.run.approval_response"))]
     object: &'static str,
-    run_id: String,
+    #[schemars(with = "String")]
+    run_id: RunId,
     choice: &'static str,
     resolved: usize,
 }
@@ -206,12 +210,12 @@ pub(crate) async fn start(
         body.value;
     let starts_over = conversation_history.is_some();
     let run_input = RunInput::new(input, conversation_history)?;
-    let id = fresh_id::<16>("run_");
+    let id = RunId(fresh_id::<16>("run_"));
     let not_found = previous_not_found(previous_response_id.as_deref());
     let target = match (session_id, previous_response_id) {
-        (Some(session), _) => RunTarget::Session(session),
-        (None, Some(previous)) if !starts_over => RunTarget::ContinueRun(previous),
-        (None, _) => RunTarget::Session(id.clone()),
+        (Some(session), _) => RunTarget::Session(SessionId(session)),
+        (None, Some(previous)) if !starts_over => RunTarget::ContinueRun(RunId(previous)),
+        (None, _) => RunTarget::Session(id.as_str().into()),
     };
     let run = RunSubmission {
         model,
@@ -231,7 +235,7 @@ pub(crate) async fn start(
 pub(crate) async fn status(
     State(api): State<Api>,
     owner: ApiClient,
-    PathId(id): PathId,
+    PathId(id): PathId<RunId>,
 ) -> Result<Json<RunObject>, ApiError> {
     let run = api.owned_run(&owner, &id).await?;
     let open_approval = api.handle.open_run_approval(&run).await?;
@@ -265,7 +269,7 @@ pub(crate) async fn events(
     State(api): State<Api>,
     owner: ApiClient,
     stop: StopSignal,
-    PathId(id): PathId,
+    PathId(id): PathId<RunId>,
     ResumeFrom(from): ResumeFrom,
 ) -> Result<EventStream, ApiError> {
     let run = api.owned_run(&owner, &id).await?;
@@ -277,7 +281,7 @@ pub(crate) async fn events(
 pub(crate) async fn stop(
     State(api): State<Api>,
     owner: ApiClient,
-    PathId(id): PathId,
+    PathId(id): PathId<RunId>,
 ) -> Result<Json<RunStopping>, ApiError> {
     let run = api.owned_run(&owner, &id).await?;
     if !api.handle.stop_run(&run).await? {
@@ -289,7 +293,7 @@ pub(crate) async fn stop(
 pub(crate) async fn approval(
     State(api): State<Api>,
     owner: ApiClient,
-    PathId(id): PathId,
+    PathId(id): PathId<RunId>,
     body: Body<ApprovalRequest>,
 ) -> Result<Json<ApprovalAnswer>, ApiError> {
     let run = api.owned_run(&owner, &id).await?;
@@ -325,7 +329,7 @@ pub(crate) async fn approval(
 
 impl Api {
     /// Runs of other clients count as not found.
-    async fn owned_run(&self, owner: &ApiClient, id: &str) -> Result<RunRow, ApiError> {
+    async fn owned_run(&self, owner: &ApiClient, id: &RunId) -> Result<RunRow, ApiError> {
         let run = self.handle.run(id).await?;
         run.filter(|run| run.owner == owner.name).ok_or_else(|| not_found(id))
     }
@@ -371,8 +375,8 @@ impl Api {
     }
 }
 
-fn not_found(id: &str) -> ApiError {
-    ApiError::not_found(format!("Run not found: {}", truncate_name(id))).code("run_not_found")
+fn not_found(id: &RunId) -> ApiError {
+    ApiError::not_found(format!("Run not found: {}", truncate_name(id.as_str()))).code("run_not_found")
 }
 
 pub(crate) fn previous_not_found(id: Option<&str>) -> ApiError {

@@ -6,6 +6,7 @@ mod objects;
 use axum::Json;
 use axum::extract::State;
 use petasos_core::ids::RowId;
+use petasos_core::{RunId, SessionId};
 use petasos_gateway::{
     NewSession, RowState, RunTarget, SessionChangeError, SessionSummary, SessionSummaryQuery, StartedRun,
     TranscriptRow, fresh_id,
@@ -177,7 +178,8 @@ pub(crate) struct SessionResponse {
 pub(crate) struct SessionDeleted {
     #[schemars(extend("const" = "hermes.session.deleted"))]
     object: &'static str,
-    id: String,
+    #[schemars(with = "String")]
+    id: SessionId,
     #[schemars(extend("const" = true))]
     deleted: bool,
 }
@@ -186,7 +188,8 @@ pub(crate) struct SessionDeleted {
 pub(crate) struct SessionMessages {
     #[schemars(extend("const" = "list"))]
     object: &'static str,
-    session_id: String,
+    #[schemars(with = "String")]
+    session_id: SessionId,
     data: Vec<SessionMessage>,
     has_more: bool,
 }
@@ -237,26 +240,27 @@ pub(crate) async fn create(
     body: Body<NewSessionRequest>,
 ) -> Result<Created<SessionResponse>, ApiError> {
     let NewSessionRequest { id, title, model, system_prompt } = body.value;
-    let requested_id = id.clone().unwrap_or_default();
+    let id = id.map(SessionId);
+    let requested_id = id.clone();
     let new = NewSession { id, title, model, system_prompt };
     let summary = api
         .handle
         .create_session(&owner.name, new)
         .await
-        .map_err(|error| session_error(error, &requested_id))?;
+        .map_err(|error| session_error(error, requested_id.as_ref()))?;
     Ok(WithStatus(session_response(&summary)))
 }
 
 pub(crate) async fn show(
     State(api): State<Api>,
-    PathId(id): PathId,
+    PathId(id): PathId<SessionId>,
 ) -> Result<Json<SessionResponse>, ApiError> {
     Ok(Json(session_response(&api.summary(&id).await?)))
 }
 
 pub(crate) async fn change(
     State(api): State<Api>,
-    PathId(id): PathId,
+    PathId(id): PathId<SessionId>,
     body: Body<SessionChange>,
 ) -> Result<Json<SessionResponse>, ApiError> {
     let SessionChange { title, end_reason } = body.value;
@@ -272,25 +276,26 @@ pub(crate) async fn change(
 
 pub(crate) async fn delete(
     State(api): State<Api>,
-    PathId(id): PathId,
+    PathId(id): PathId<SessionId>,
 ) -> Result<Json<SessionDeleted>, ApiError> {
-    api.handle.delete_session(&id).await.map_err(|error| session_error(error, &id))?;
+    api.handle.delete_session(&id).await.map_err(|error| session_error(error, Some(&id)))?;
     Ok(Json(SessionDeleted { object: "hermes.session.deleted", id, deleted: true }))
 }
 
 pub(crate) async fn fork(
     State(api): State<Api>,
     owner: ApiClient,
-    PathId(id): PathId,
+    PathId(id): PathId<SessionId>,
     body: Body<ForkRequest>,
 ) -> Result<Created<SessionResponse>, ApiError> {
     let ForkRequest { id: new, title } = body.value;
-    let requested_id = new.clone().unwrap_or_default();
+    let new = new.map(SessionId);
+    let requested_id = new.clone();
     let forked = api.handle.fork_session(&owner.name, &id, new, title).await;
     let summary = forked.map_err(|error| match error {
-        SessionChangeError::Missing => session_error(error, &id),
+        SessionChangeError::Missing => session_error(error, Some(&id)),
         SessionChangeError::Error(_) | SessionChangeError::Exists | SessionChangeError::InUse => {
-            session_error(error, &requested_id)
+            session_error(error, requested_id.as_ref())
         }
     })?;
     Ok(WithStatus(session_response(&summary)))
@@ -298,7 +303,7 @@ pub(crate) async fn fork(
 
 pub(crate) async fn messages(
     State(api): State<Api>,
-    PathId(id): PathId,
+    PathId(id): PathId<SessionId>,
     QueryString(query): QueryString<RowQuery>,
 ) -> Result<Json<SessionMessages>, ApiError> {
     let summary = api.summary(&id).await?;
@@ -308,7 +313,8 @@ pub(crate) async fn messages(
     let rows = api.handle.rows(&summary.row.id, after, limit).await?;
     let has_more = rows.len() == limit;
     let is_visible = |row: &&TranscriptRow| row.state != RowState::Undone;
-    let data = rows.iter().filter(is_visible).filter_map(|row| SessionMessage::new(&id, row)).collect();
+    let data =
+        rows.iter().filter(is_visible).filter_map(|row| SessionMessage::new(id.as_str(), row)).collect();
     Ok(Json(SessionMessages { object: "list", session_id: id, data, has_more }))
 }
 
@@ -316,7 +322,7 @@ pub(crate) async fn chat(
     State(api): State<Api>,
     owner: ApiClient,
     stop: StopSignal,
-    PathId(id): PathId,
+    PathId(id): PathId<SessionId>,
     headers: RunHeaders,
     body: Body<SessionChatRequest>,
 ) -> Result<WithRunHeaders<Json<SessionChatAnswer>>, ApiError> {
@@ -336,7 +342,7 @@ pub(crate) async fn chat_stream(
     State(api): State<Api>,
     owner: ApiClient,
     stop: StopSignal,
-    PathId(id): PathId,
+    PathId(id): PathId<SessionId>,
     headers: RunHeaders,
     body: Body<SessionChatRequest>,
 ) -> Result<EventStream, ApiError> {
@@ -350,7 +356,7 @@ async fn start_chat_run(
     api: &Api,
     owner: &ApiClient,
     route: &str,
-    id: &str,
+    id: &SessionId,
     headers: &RunHeaders,
     body: Body<SessionChatRequest>,
 ) -> Result<(StartedRun, String), ApiError> {
@@ -361,16 +367,16 @@ async fn start_chat_run(
     let run = RunSubmission {
         model,
         instructions: system_message.or(instructions),
-        not_found: not_found(id),
-        ..RunSubmission::new(fresh_id::<16>("run_"), RunTarget::Existing(id.to_owned()), content)
+        not_found: not_found(id.as_str()),
+        ..RunSubmission::new(RunId(fresh_id::<16>("run_")), RunTarget::Existing(id.clone()), content)
     };
     let started = api.start(owner, run, headers.idempotency_key(route, &body.fields)).await?;
     Ok((started, user_text))
 }
 
 impl Api {
-    async fn summary(&self, id: &str) -> Result<SessionSummary, ApiError> {
-        self.handle.session_summary(id).await?.ok_or_else(|| not_found(id))
+    async fn summary(&self, id: &SessionId) -> Result<SessionSummary, ApiError> {
+        self.handle.session_summary(id).await?.ok_or_else(|| not_found(id.as_str()))
     }
 }
 
@@ -378,18 +384,18 @@ fn not_found(id: &str) -> ApiError {
     ApiError::not_found(format!("Session not found: {}", truncate_name(id))).code("session_not_found")
 }
 
-fn session_error(error: SessionChangeError, id: &str) -> ApiError {
+/// `None`: the gateway chose the id.
+fn session_error(error: SessionChangeError, id: Option<&SessionId>) -> ApiError {
+    let name = truncate_name(id.map_or("", SessionId::as_str));
     match error {
         SessionChangeError::Error(error) => error.into(),
-        SessionChangeError::Exists => ApiError::permanent_conflict(
-            "session_exists",
-            format!("Session already exists: {}", truncate_name(id)),
-        ),
-        SessionChangeError::Missing => not_found(id),
-        SessionChangeError::InUse => ApiError::permanent_conflict(
-            "session_in_use",
-            format!("Session is in use: {}", truncate_name(id)),
-        ),
+        SessionChangeError::Exists => {
+            ApiError::permanent_conflict("session_exists", format!("Session already exists: {name}"))
+        }
+        SessionChangeError::Missing => not_found(&name),
+        SessionChangeError::InUse => {
+            ApiError::permanent_conflict("session_in_use", format!("Session is in use: {name}"))
+        }
     }
 }
 

@@ -8,6 +8,7 @@ use axum::http::request::Parts;
 use axum::http::{HeaderMap, HeaderName, header};
 use bytes::{Bytes, BytesMut};
 use futures_util::StreamExt;
+use petasos_core::text::hex;
 use petasos_gateway::IdempotencyKey;
 use petasos_platforms::body_budget::Exhausted;
 use schemars::JsonSchema;
@@ -184,9 +185,9 @@ async fn read_body(request: Request) -> Result<Bytes, ApiError> {
     if read > MAX_BODY_BYTES { Err(too_large()) } else { Ok(bytes.freeze()) }
 }
 
-pub(crate) struct PathId(pub(crate) String);
+pub(crate) struct PathId<T = String>(pub(crate) T);
 
-impl<S: Send + Sync> FromRequestParts<S> for PathId {
+impl<S: Send + Sync, T: DeserializeOwned + Send> FromRequestParts<S> for PathId<T> {
     type Rejection = ApiError;
 
     async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, ApiError> {
@@ -197,7 +198,7 @@ impl<S: Send + Sync> FromRequestParts<S> for PathId {
     }
 }
 
-impl Input for PathId {
+impl<T> Input for PathId<T> {
     fn describe(operation: &mut Operation<'_>) {
         operation.parameter("path", "id", true, json!({ "type": "string", "minLength": 1 }));
         operation.error(404, NOT_FOUND);
@@ -334,7 +335,7 @@ pub(crate) fn hash_prefix(parts: &[&str]) -> String {
         context.update(&(part.len() as u64).to_le_bytes());
         context.update(part.as_bytes());
     }
-    context.finish().as_ref().iter().take(8).map(|byte| format!("{byte:02x}")).collect()
+    hex(&context.finish().as_ref()[..8])
 }
 
 #[cfg(test)]

@@ -41,6 +41,7 @@ pub(super) struct Editor {
 
 impl Editor {
     /// Starts the editor; the output prints above its input line.
+    #[expect(clippy::disallowed_methods, reason = "reading a line blocks")]
     pub(super) fn start(history: PathBuf) -> Result<(Self, Output), Failure> {
         let mut lines = lines()?;
         lines.set_helper(Some(CommandCompleter));

@@ -1,10 +1,12 @@
 //! One message and its answer: posted exactly once across reconnections, then followed to its end.
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-use petasos_core::Millis;
 use petasos_core::transcript::Role;
+use petasos_core::{Millis, notices};
+use petasos_runtime::clock;
 use serde_json::{Value, json};
+use tokio::time::Instant;
 
 use super::feed::{Feed, FeedEvent};
 use super::view::View;
@@ -22,7 +24,7 @@ const QUIET_AFTER_COMMAND: Duration = Duration::from_millis(250);
 const LOAD_TIMEOUT: Duration = Duration::from_millis(150);
 const RETRY_DELAY: Duration = Duration::from_millis(300);
 const MAX_ABSENCE: Duration = Duration::from_secs(60);
-const STOPPED_SUFFIXES: [&str; 2] = ["(stopped)", "(stopped before an answer)"];
+const STOPPED_SUFFIXES: [&str; 2] = [notices::STOPPED_SUFFIX, notices::STOPPED_BEFORE_ANSWER];
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum ExchangeOutcome {
@@ -118,7 +120,7 @@ impl Exchange {
                     Some(event) => self.handle(event, view, &mut progress),
                     None => return Err(Error::Unreachable.into()),
                 },
-                () = tokio::time::sleep(quiet_period), if quiet => progress.answered = true,
+                () = clock::sleep(quiet_period), if quiet => progress.answered = true,
                 () = absence_timeout(progress.lost), if progress.lost.is_some() => {
                     view.finish_live();
                     return Err(gateway_gone().next("petasos run starts it again; the message is stored and answered then"));
@@ -171,9 +173,12 @@ impl Exchange {
             }
             FeedEvent::Session(id) => self.session = Some(id.clone()),
             FeedEvent::Disconnected => {
-                progress.lost = Some(Instant::now());
+                progress.lost = Some(clock::monotonic());
                 self.live = false;
-                errln!("The gateway is gone; waiting up to {} s for it to return", MAX_ABSENCE.as_secs());
+                errln!(
+                    "The connection to the gateway is lost; waiting up to {} s for it to return",
+                    MAX_ABSENCE.as_secs()
+                );
             }
             FeedEvent::Reconnected => {
                 progress.lost = None;
@@ -189,12 +194,12 @@ impl Exchange {
         let id: String = petasos_gateway::clock::secret().chars().take(32).collect();
         let path = format!("/api/chats/terminal/{}/messages", self.chat);
         let body = json!({ "text": text, "id": id });
-        let since = Instant::now();
+        let since = clock::monotonic();
         loop {
             match self.client.post::<Value>(&path, &body).await {
                 Ok(_) => return Ok(id),
                 Err(Error::Unreachable) if since.elapsed() < MAX_ABSENCE => tokio::select! {
-                    () = tokio::time::sleep(RETRY_DELAY) => {}
+                    () = clock::sleep(RETRY_DELAY) => {}
                     _ = tokio::signal::ctrl_c() => return Err(Error::Unreachable.into()),
                 },
                 Err(error) => return Err(self.refused(error).await),
@@ -212,7 +217,7 @@ impl Exchange {
         let lifecycle: Result<LifecycleStatus, _> = self.client.get("/api/gateway/drain").await;
         if lifecycle.is_ok_and(|it| !it.is_shutting_down()) {
             return failure
-                .next("petasos drain status shows who requested the drain; petasos resume ends it");
+                .next("petasos drain status shows who requested the drain; petasos resume ends the drain");
         }
         failure.next("petasos status shows its state; petasos run starts a stopped gateway")
     }
@@ -226,9 +231,9 @@ impl Exchange {
 
 async fn absence_timeout(since: Option<Instant>) {
     let waited = since.map(|since| since.elapsed()).unwrap_or_default();
-    tokio::time::sleep(MAX_ABSENCE.saturating_sub(waited)).await;
+    clock::sleep(MAX_ABSENCE.saturating_sub(waited)).await;
 }
 
 fn gateway_gone() -> Failure {
-    Failure::new(format!("the gateway has been gone for {} s", MAX_ABSENCE.as_secs()))
+    Failure::new(format!("the gateway has not responded for {} s", MAX_ABSENCE.as_secs()))
 }

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use petasos_config::Home;
 use petasos_core::transcript::Message;
+use petasos_runtime::clock;
 use serde::Deserialize;
 use tokio::sync::mpsc;
 
@@ -51,7 +52,7 @@ pub(super) struct Feed {
 impl Feed {
     pub(super) fn follow(home: Home, client: Client, chat: String) -> Self {
         let (sender, events) = mpsc::channel(QUEUE_CAPACITY);
-        tokio::spawn(FeedTask { home, chat, after: 0, session: None, sender }.run(client));
+        petasos_runtime::spawn(FeedTask { home, chat, after: 0, session: None, sender }.run(client));
         Self { events }
     }
 
@@ -94,7 +95,7 @@ impl FeedTask {
 
     async fn reconnect(&self) -> Option<Client> {
         while !self.sender.is_closed() {
-            tokio::time::sleep(RETRY_DELAY).await;
+            clock::sleep(RETRY_DELAY).await;
             if let Ok(Some(client)) = Client::connect(&self.home) {
                 return Some(client);
             }

@@ -88,7 +88,7 @@ impl ChatState {
                 view.add_pending(&id, line);
                 self.waiting |= !line.starts_with('/');
             }
-            Err(failure) => view.remark(&format!("Not sent: {failure}")),
+            Err(failure) => view.remark(&format!("The message was not sent: {failure}")),
         }
     }
 

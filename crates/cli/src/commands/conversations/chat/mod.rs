@@ -82,7 +82,7 @@ async fn connect<H>(
         return Ok((client, None));
     }
     let hosted = host(context).await?;
-    let note = "No gateway is running; this chat runs its own until it ends (petasos run keeps one running)";
+    let note = "No gateway is running, so this chat starts one that stops with the chat (petasos run keeps one running)";
     errln!("{}", styled(DIM, note));
     Ok((Client::require(&context.home)?, Some(hosted)))
 }

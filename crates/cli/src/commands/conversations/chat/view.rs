@@ -81,7 +81,7 @@ impl View {
             FeedEvent::Idle | FeedEvent::Session(_) => {}
             FeedEvent::Disconnected => {
                 self.finish_live();
-                self.line(&styled(DIM, "(The gateway is gone; waiting for it to return)"));
+                self.line(&styled(DIM, "(The connection to the gateway is lost; waiting for it to return)"));
             }
             FeedEvent::Reconnected => self.line(&styled(DIM, "(Connected again)")),
         }

@@ -46,8 +46,11 @@ pub(super) fn restore(context: &Context, reader: Option<Reader>, wanted: &str) -
     // Closed first: the database is opened for writing next.
     drop(reader);
     let lines = file::lines(&path).map_err(|error| {
-        Failure::new(format!("{}: {error}", path.display()))
-            .next("petasos sessions archive lists archived conversations")
+        let message = match error.kind() {
+            std::io::ErrorKind::NotFound => format!("there is no archived conversation {wanted}"),
+            _ => format!("{} cannot be read: {error}", path.display()),
+        };
+        Failure::new(message).next("petasos sessions archive lists archived conversations")
     })?;
     match write_offline(&context.home, |tx| tx.restore(lines, now()))? {
         RestoreOutcome::Done { id, messages } => {

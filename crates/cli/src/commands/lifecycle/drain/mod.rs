@@ -37,7 +37,6 @@ fn max_age(home: &Home) -> Duration {
     petasos_config::load(home).settings.get(&gateway::DRAIN_MAX_AGE)
 }
 
-/// The marker in the home and its status.
 pub fn marker(home: &Home) -> Option<(Marker, MarkerStatus)> {
     let marker = drain::read(home.path())?;
     let status = status(&marker, drain::epoch().as_deref(), max_age(home), now());

@@ -1,12 +1,14 @@
 //! Requests a drain and waits until no turn runs.
 
 use std::process::ExitCode;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use petasos_config::Home;
 use petasos_core::lifecycle::marker::{Marker, MarkerStatus};
 use petasos_gateway::home::drain::{self, DrainRequest};
+use petasos_runtime::clock;
 use serde_json::{Value, json};
+use tokio::time::Instant;
 
 use super::super::wait::{
     Deadline, GatewayWait, WaitResult, detached, running_turns, title_with_turns, turn_summary, wait_briefly,
@@ -18,7 +20,7 @@ use crate::failure::{Failure, WRITABLE_ADVICE};
 use crate::observe::{LifecycleStatus, Observation};
 use crate::print::{self, WARNING, errln, now, outln, span, styled};
 
-const RESUME_HINT: &str = "petasos resume ends it";
+const RESUME_HINT: &str = "petasos resume ends the drain";
 
 pub(super) async fn request(
     context: &Context,
@@ -90,7 +92,7 @@ impl DrainEnd {
                 outln!("Drained, except for {} that the drain skips ({RESUME_HINT})", running_turns(left))
             }
             (false, _) => {
-                outln!("The gateway has stopped; the next one starts drained ({RESUME_HINT})");
+                outln!("The gateway has stopped; the next gateway starts drained ({RESUME_HINT})");
             }
         }
     }
@@ -159,16 +161,16 @@ struct MarkerRenewal<'a> {
 impl<'a> MarkerRenewal<'a> {
     fn new(home: &'a Home, request: DrainRequest, max_age: Duration) -> Self {
         let every = max_age / 4;
-        Self { home, request, every, due: Instant::now().checked_add(every).filter(|_| !every.is_zero()) }
+        Self { home, request, every, due: clock::monotonic().checked_add(every).filter(|_| !every.is_zero()) }
     }
 
     /// `false` if the marker was removed; it must not be written again.
     fn renew(&mut self) -> bool {
         let Some(there) = drain::read(self.home.path()) else { return false };
-        let due = self.due.is_some_and(|due| Instant::now() >= due);
+        let due = self.due.is_some_and(|due| clock::monotonic() >= due);
         // A later requester renews the marker itself.
         if due && there.principal.as_ref() == Some(&self.request.principal) {
-            self.due = Instant::now().checked_add(self.every);
+            self.due = clock::monotonic().checked_add(self.every);
             if let Err(error) = drain::write(self.home.path(), &self.request, now()) {
                 errln!("{} the drain could not be renewed: {error}", styled(WARNING, "warning:"));
             }
@@ -181,11 +183,13 @@ fn print_start(seen: &Observation, confirmed: bool, max_age: Duration) {
     let expiry = if max_age.is_zero() {
         String::new()
     } else {
-        format!("; it expires after {} unless it is renewed", span(max_age))
+        format!("; without renewal it expires after {}", span(max_age))
     };
     match seen {
         Observation::NotRunning => {
-            outln!("No gateway is running on this home; the next one starts drained ({RESUME_HINT}{expiry})")
+            outln!(
+                "No gateway is running on this home; the next gateway starts drained ({RESUME_HINT}{expiry})"
+            )
         }
         Observation::Responding(_, lifecycle) if lifecycle.is_shutting_down() => {
             let state = lifecycle.display_state();

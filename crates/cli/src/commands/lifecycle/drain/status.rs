@@ -73,7 +73,7 @@ fn show(lifecycle: &LifecycleStatus) {
     if drain.is_external() {
         let at = drain.requested_at.as_deref().and_then(stamp::parse);
         outln!("  {}", request_summary(drain.principal.as_deref(), at, drain.reason.as_deref()));
-        outln!("  {}", styled(DIM, "petasos resume ends it"));
+        outln!("  {}", styled(DIM, "petasos resume ends the drain"));
     }
     print_turns(lifecycle);
 }
@@ -115,7 +115,7 @@ fn about(marker: Option<&(Marker, MarkerStatus)>) -> String {
     let summary = request_summary(marker.principal.as_deref(), marker.requested(), marker.reason.as_deref());
     match status {
         MarkerStatus::Active => {
-            format!("A drain is {summary}; the next gateway starts drained (petasos resume ends it)")
+            format!("A drain was {summary}; the next gateway starts drained (petasos resume ends the drain)")
         }
         MarkerStatus::OtherBoot => {
             format!("A drain was {summary}, before this machine was started; it has no effect")

@@ -161,10 +161,7 @@ fn stopped(context: &Context, exit: &LastExit, restrictions: &[String]) -> Resul
     print_exit(exit);
     line("home", &context.home.path().display().to_string());
     if let Some(error) = database_error {
-        line(
-            "database",
-            &styled(ERROR, &format!("cannot be read: {error}; petasos doctor looks for the cause")),
-        );
+        line("database", &styled(ERROR, &format!("cannot be read: {error}")));
     }
     if let Some(OpenWork { sessions, inbox, outbox }) = open {
         line("sessions", &format!("{sessions} stored"));
@@ -175,7 +172,7 @@ fn stopped(context: &Context, exit: &LastExit, restrictions: &[String]) -> Resul
     if let Some((marker, _)) = marker {
         let summary =
             request_summary(marker.principal.as_deref(), marker.requested(), marker.reason.as_deref());
-        let message = format!("a drain is {summary}; the next gateway starts no turns until petasos resume");
+        let message = format!("a drain was {summary}; the next gateway starts no turns until petasos resume");
         errln!("{} {message}", styled(WARNING, "warning:"));
     }
     Ok(ExitCode::SUCCESS)
@@ -206,11 +203,14 @@ fn print_exit(exit: &LastExit) {
         LastExit::DuringStop => {
             line(
                 "reason",
-                &styled(WARNING, "it was ended while it was stopping; interrupted turns are resumed"),
+                &styled(
+                    WARNING,
+                    "the gateway was killed while it was stopping; interrupted turns are resumed",
+                ),
             );
         }
         LastExit::Killed => {
-            let message = "it was killed, or the machine lost power; interrupted turns are resumed";
+            let message = "the gateway was killed, or the machine lost power; interrupted turns are resumed";
             line("reason", &styled(WARNING, message));
         }
     }

@@ -1,5 +1,7 @@
 //! The trials: one fault each, and what must hold afterwards.
 
+#![expect(clippy::disallowed_methods, reason = "a trial kills the gateway at a random moment")]
+
 use std::time::Duration;
 
 use petasos_core::admission::MAX_QUEUED;
@@ -21,7 +23,11 @@ pub(super) struct Trial {
 
 pub(super) const TRIALS: &[Trial] = &[
     Trial { name: "killed at a random moment", promises: &["G1", "G2", "G3", "G4", "G5"], run: killed },
-    Trial { name: "killed while an answer grows", promises: &["G2", "G3", "G4"], run: killed_streaming },
+    Trial {
+        name: "killed while an answer is streamed",
+        promises: &["G2", "G3", "G4"],
+        run: killed_streaming,
+    },
     Trial { name: "killed during the model call", promises: &["G1", "G2", "G3"], run: killed_thinking },
     Trial { name: "the network is cut before the answer", promises: &["G2", "G4", "G7"], run: cut_off },
     Trial { name: "too many requests", promises: &["G4"], run: rate_limited },

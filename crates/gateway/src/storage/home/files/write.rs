@@ -12,6 +12,8 @@ use std::io::{self, Write};
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
+use crate::runtime::fault_injection::{PlantedBug, planted};
+
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Durable {
     /// File and directory entry are on disk when the write returns.
@@ -39,6 +41,7 @@ pub(in crate::storage::home) fn replace_or_leave(
 }
 
 fn rename(target: &Path, bytes: &[u8], durable: Durable) -> io::Result<()> {
+    let durable = if planted(PlantedBug::UnsyncedFiles) { Durable::Loose } else { durable };
     let temporary = TemporaryFile::beside(target)?;
     let mut file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&temporary.0)?;
     file.write_all(bytes)?;
@@ -59,13 +62,15 @@ pub(in crate::storage::home) fn replace_below(path: &Path, bytes: &[u8], durable
             Ok(()) | Err(_) => {}
         }
     }
-    replace(path, bytes, durable)
+    replace(path, bytes, durable)?;
+    // The directory may be new.
+    path.parent().map_or(Ok(()), |folder| sync_directory(folder, durable))
 }
 
 /// Creates a new file and its parent directories. Fails with `AlreadyExists` if the file exists.
 pub(crate) fn create(path: &Path, bytes: &[u8]) -> io::Result<()> {
     if let Some(folder) = path.parent() {
-        std::fs::DirBuilder::new().recursive(true).mode(0o700).create(folder)?;
+        create_directories(folder)?;
     }
     let temporary = TemporaryFile::beside(path)?;
     let mut file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&temporary.0)?;
@@ -74,6 +79,13 @@ pub(crate) fn create(path: &Path, bytes: &[u8]) -> io::Result<()> {
     // A hard link is atomic and never replaces an existing file.
     std::fs::hard_link(&temporary.0, path)?;
     sync_directory(path, Durable::Synced)
+}
+
+/// Creates a private directory and its missing parents, and syncs their names.
+fn create_directories(path: &Path) -> io::Result<()> {
+    let missing: Vec<_> = path.ancestors().take_while(|folder| !folder.is_dir()).collect();
+    std::fs::DirBuilder::new().recursive(true).mode(0o700).create(path)?;
+    missing.into_iter().try_for_each(|folder| sync_directory(folder, Durable::Synced))
 }
 
 /// `false`: there was nothing to remove.

@@ -35,7 +35,6 @@ impl SignalMarker {
     }
 }
 
-/// Writes a marker for the process `target`.
 pub fn write(home: &Path, peer: SignalMarker, target: &ProcessRecord, now: Millis) -> io::Result<()> {
     let mut marker = json!({
         "target_pid": target.pid,

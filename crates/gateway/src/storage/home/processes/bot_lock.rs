@@ -9,10 +9,11 @@ use std::fs::{DirBuilder, File, OpenOptions, TryLockError};
 use std::io::{self, Write};
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use aws_lc_rs::digest;
 use petasos_core::lifecycle::stamp;
+use petasos_core::text::hex;
 use petasos_core::{Platform, Secret};
 use serde::Deserialize;
 use serde_json::json;
@@ -166,14 +167,15 @@ const GUARD_TIMEOUT: Duration = Duration::from_secs(2);
 const GUARD_POLL: Duration = Duration::from_millis(10);
 
 /// Locks the directory for one read and write.
+#[expect(clippy::disallowed_methods, reason = "a file lock has no notification")]
 fn lock_directory(directory: &Path) -> io::Result<File> {
     let path = directory.join(".guard");
     let file = OpenOptions::new().write(true).create(true).truncate(false).mode(0o600).open(path)?;
-    let end = Instant::now() + GUARD_TIMEOUT;
+    let end = clock::monotonic() + GUARD_TIMEOUT;
     loop {
         match file.try_lock() {
             Ok(()) => return Ok(file),
-            Err(TryLockError::WouldBlock) if Instant::now() < end => std::thread::sleep(GUARD_POLL),
+            Err(TryLockError::WouldBlock) if clock::monotonic() < end => std::thread::sleep(GUARD_POLL),
             Err(error) => return Err(error.into()),
         }
     }
@@ -182,7 +184,7 @@ fn lock_directory(directory: &Path) -> io::Result<File> {
 /// The first 16 hex digits of the SHA-256, compatible with other gateways.
 fn hash(identity: &Secret) -> String {
     let hash = digest::digest(&digest::SHA256, identity.expose().as_bytes());
-    hash.as_ref().iter().take(8).map(|byte| format!("{byte:02x}")).collect()
+    hex(&hash.as_ref()[..8])
 }
 
 #[cfg(test)]

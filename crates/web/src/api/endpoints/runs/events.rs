@@ -2,6 +2,7 @@
 
 use axum::response::sse::Event;
 use petasos_approval::{ApprovalOutcome, Choice};
+use petasos_core::RunId;
 use petasos_gateway::{RunApproval, clock};
 use serde::Serialize;
 use serde_json::{Map, Value, json};
@@ -14,7 +15,7 @@ use crate::stream::run::{RunEvent, StreamPosition};
 use crate::stream::sse::{self, Encoder};
 
 pub(super) struct RunEncoder {
-    pub(super) run: String,
+    pub(super) run: RunId,
     pub(super) owner: ApiClient,
 }
 

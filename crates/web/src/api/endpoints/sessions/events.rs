@@ -2,6 +2,7 @@
 
 use axum::response::sse::Event;
 use petasos_core::transcript::ToolCall;
+use petasos_core::{RunId, SessionId};
 use petasos_gateway::RunRow;
 use serde_json::{Map, Value, json};
 
@@ -13,8 +14,8 @@ use crate::stream::run::{RunEvent, StreamPosition};
 use crate::stream::sse::{self, Encoder};
 
 pub(super) struct SessionEncoder {
-    run: String,
-    session: String,
+    run: RunId,
+    session: SessionId,
     message: String,
     user_text: String,
     number: u64,
@@ -26,8 +27,8 @@ pub(super) struct SessionEncoder {
 
 impl SessionEncoder {
     pub(super) fn new(run: &RunRow, user_text: String) -> Self {
-        let message = format!("msg_{}", run.id.trim_start_matches("run_"));
-        let session = run.session.to_string();
+        let message = format!("msg_{}", run.id.as_str().trim_start_matches("run_"));
+        let session = run.session.clone();
         let run = run.id.clone();
         Self { run, session, message, user_text, number: 0, rows: vec![], calls: vec![], text: String::new() }
     }

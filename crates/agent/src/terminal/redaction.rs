@@ -143,25 +143,6 @@ static SECRET_POSITIONS: LazyLock<Option<Regex>> = LazyLock::new(|| {
     Regex::new(&pattern).ok()
 });
 
-/// Explains a non-zero exit code that is no failure.
-pub(super) fn meaning(command: &str, code: i32) -> Option<&'static str> {
-    let last = command.rsplit(['|', ';', '&']).next().unwrap_or(command);
-    let mut words = last.split_whitespace().skip_while(|word| word.contains('=') || *word == "sudo");
-    let program = words.next()?.rsplit('/').next()?;
-    Some(match (program, code) {
-        ("grep" | "egrep" | "fgrep" | "rg" | "ag" | "ack", 1) => "No matches found (not an error)",
-        ("diff" | "cmp" | "colordiff", 1) => "The files differ (not an error)",
-        ("find", 1) => "Some directories could not be read (the rest is listed)",
-        ("test" | "[", 1) => "The condition is false (not an error)",
-        ("git", 1) => "Git found a difference or nothing to do (often not an error)",
-        ("curl", 6) => "The host name could not be resolved",
-        ("curl", 7) => "The connection was refused",
-        ("curl", 22) => "The server answered with an HTTP error",
-        ("curl", 28) => "The request took too long",
-        _ => return None,
-    })
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -275,15 +256,5 @@ mod tests {
         assert_eq!(tail("abcdefgh", 3), "fgh");
         assert_eq!(tail("äöü", 2), "öü");
         assert_eq!(tail("abc\n", 2), "c\n");
-    }
-
-    #[test]
-    fn explains_some_exit_codes() {
-        assert!(meaning("cat x | grep y", 1).is_some());
-        assert!(meaning("LANG=C /usr/bin/diff a b", 1).is_some());
-        assert!(meaning("curl -f http://x", 22).is_some());
-        assert_eq!(meaning("grep x y", 2), None);
-        assert_eq!(meaning("make", 1), None);
-        assert_eq!(meaning("", 1), None);
     }
 }
