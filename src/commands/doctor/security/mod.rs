@@ -1,4 +1,4 @@
-//! `petasos doctor --security`: an audit of the configuration and of the files of the home. It contacts nobody.
+//! `petasos doctor --security`: an audit of the configuration and of the files of the home. It makes no network connection.
 //!
 //! Each module covers one boundary and returns findings; `Risk::Serious` means that people or programs without permission
 //! may use the agent or read secrets.
